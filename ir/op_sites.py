@@ -28,6 +28,11 @@ def record(name: str) -> str:
     return f"{TIMED[1]}{name}"
 
 
+def apart(role: str) -> str:
+    """What a pass of a batch calls the distance of two items, in elements, in an array of such a ``role``."""
+    return f"apart.{role}"
+
+
 class Placed(NamedTuple):
     """Pairs of a site and a cell near it: ``cells`` [n, axes], ``sites`` [n], ``weights`` [n]."""
 

@@ -31,6 +31,8 @@ class Update(Op):
 
     ``sources`` and ``receivers``: (name, field, sites) of groups of sites at which every time step adds numbers to a
     field when it is made, or records what it is then; tables of the module say where (:mod:`sparsegen.ir.op_sites`).
+    ``backwards``: of an adjoint they do so to the fields that a step reads, and the rows of a pass are those of its
+    steps from the last one to the first.
     """
 
     symbol: str = attr()
@@ -48,6 +50,7 @@ class Update(Op):
     binds: tuple[tuple[str, str], ...] = attr(default=())
     sources: tuple[Sites, ...] = attr(default=())
     receivers: tuple[Sites, ...] = attr(default=())
+    backwards: bool = attr(default=False)
 
     @property
     def roles(self) -> tuple[str, ...]:

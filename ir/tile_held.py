@@ -175,8 +175,8 @@ class HeldSteps(Op):
     those where the field ends, and none of an axis that is ``closed``, whose ends are neighbours.  ``sides`` are those
     of each field, then of the coefficients (``frozen``: the edge cell), ``keep`` how many cells a frozen side keeps.
     ``scalars``: those of each of all steps, in the constant bank; in global memory where the number of all is not known
-    before the launch.  ``after`` runs behind each step, whose number is ``number``: the newest levels are then what the
-    step has made.
+    before the launch.  ``before`` and ``after`` run around each step, whose number is ``number``: the newest levels are
+    what the step reads, and what it has made.
     """
 
     held: tuple[Buffer, ...] = buffer(writes=True)
@@ -198,6 +198,7 @@ class HeldSteps(Op):
     sides: tuple[Sides, ...] = attr()
     scalars: Buffer | None = buffer(default=None)
     number: Value | None = bind(default=None)
+    before: tuple[Op, ...] = region(default=())
     after: tuple[Op, ...] = region(default=())
 
     @property
@@ -341,7 +342,8 @@ def _held_steps(op: HeldSteps, ctx: Context) -> None:
         shared(ctx, op.edges, edge_elements(op.code, op.share, ctx.threads), "the edges of two steps")
     ctx.need(len(op.sides) == len(op.fields) + 1, f"{len(op.sides)} boundaries of {len(op.fields)} fields and of the "
              "coefficients")  # fmt: skip
-    ctx.need((op.number is None) == (not op.after), "what runs after a step, and nothing else, has its number")
+    around = op.before or op.after
+    ctx.need((op.number is None) == (not around), "what runs before or after a step, and nothing else, has its number")
     for sides in op.sides:
         axes(ctx, op.extent, sides=len(sides))
         check_sides(ctx, sides)

@@ -15,7 +15,8 @@ MAX_ITEMS = 65535
 
 @dataclass(frozen=True)
 class Batch:
-    """``items`` of them, the first axis of every array but those of the coefficients ``shared``, which all items read.
+    """``items`` of them, the first axis of every array but those of the coefficients and sources ``shared``, which all
+    items read.
 
     StencilError for more items than a launch takes.
     """

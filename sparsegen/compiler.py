@@ -59,7 +59,7 @@ def compile(
     ``nonfinite="exact"`` a NaN or Inf reaches only cells that the stencil connects it to.
 
     ``batch``: how many such grids a call works on, each as by itself; they are the first axis of every array, but of
-    the coefficients named in ``shared``, which are given once for all.
+    the coefficients, and signals of sources, named in ``shared``, which are given once for all.
 
     StencilError or ProductError for what cannot be computed, ScheduleError for a schedule that cannot do it,
     DeviceError for a device or back end that is not there.

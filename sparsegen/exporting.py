@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from math import prod
 
-from sparsegen.backends.cuda.export import Argument, Array, Call, Files, Loop, Now, Room, Scalars, export_files
+from sparsegen.backends.cuda.export import Argument, Array, Call, Files, Loop, Now, Room, Rows, Scalars, export_files
 from sparsegen.calls import Calls
 from sparsegen.ir import formula
-from sparsegen.ir.errors import StencilError
 from sparsegen.ir.expr import Value
 from sparsegen.ir.op_update import ALL_SCALARS, SCALARS, Update
 from sparsegen.ir.types import Buffer, sum_type
-from sparsegen.plan import Plan, Step, buffers, constant, launches
+from sparsegen.plan import Plan, Step, buffers, constant, launches, rows_of
 
 
 def exported(plan: Plan, name: str, calls: Calls, origins: Mapping[str, str], notes: Sequence[str], arch: str) -> Files:
@@ -20,11 +20,6 @@ def exported(plan: Plan, name: str, calls: Calls, origins: Mapping[str, str], no
 
     ``notes``: what their heads say besides what is computed.
     """
-    if plan.rows:
-        raise StencilError(
-            f"{calls.problem.name} has sources or receivers, which an exported launcher does not have",
-            hint="export the kernel of the update without them",
-        )
     bound: dict[str, Buffer] = {}
     for step in (step for part in plan.parts for step in part.cycle):
         names = dict(step.arrays)
@@ -35,9 +30,10 @@ def exported(plan: Plan, name: str, calls: Calls, origins: Mapping[str, str], no
             of, size, about, written = bound[name].dtype, bound[name].size, origins[name], False
         else:
             check = calls.arguments[name]
-            of, size, written = bound[name].dtype, bound[name].size, check.writable
+            size = prod(check.shape) if name in plan.rows else bound[name].size  # a pass has some of its rows
+            of, written = bound[name].dtype, check.writable
             about = f"{check.name}, {'x'.join(map(str, check.shape))}"
-            about += ", two elements a byte" * (bound[name].nbytes < check.nbytes)
+            about += ", two elements a byte" * (size * of.nbytes < check.nbytes)
         return Array(name, of, size, plan.alignment[name], written, about)
 
     origins = {name: about for name, about in origins.items() if name in bound}  # a kernel need not read all
@@ -90,17 +86,21 @@ def _loops(plan: Plan) -> Iterator[Loop]:
                 passes = _many(len(steps), "pass")
                 about = f"{passes} of {_many(each, 'step')}" if done < plan.steps else passes
                 done += each * len(steps) * times
-                yield Loop(times, tuple(call for step in steps for call in _calls(step)), about)
+                yield Loop(times, tuple(call for step in steps for call in _calls(plan, step)), about)
 
 
-def _calls(step: Step) -> Iterator[Call]:
+def _calls(plan: Plan, step: Step) -> Iterator[Call]:
     names, module, steps = {ALL_SCALARS: ALL_SCALARS, **dict(step.arrays)}, step.program.warp, step.program.steps
+    rows, every = rows_of(step.program), launches(module)
 
     def argument(p: Buffer | Value, role: str) -> Argument:
         if role == SCALARS:
             return Now(steps)
+        if role in rows:
+            return Rows(names[role], rows[role].size, plan.before(step.program, 0) if plan.backwards else None)
         return names[role] if role in names else constant(module, role, p)
 
-    for func, roles in launches(module):
-        takes = any(role == SCALARS for _, role in roles)
-        yield Call(func, tuple(argument(p, role) for p, role in roles), steps if takes else 0)
+    counted = bool(rows) or any(role == SCALARS for _, roles in every for _, role in roles)
+    for number, (func, roles) in enumerate(every, 1):
+        done = steps if counted and number == len(every) else 0
+        yield Call(func, tuple(argument(p, role) for p, role in roles), done)

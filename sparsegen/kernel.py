@@ -176,7 +176,8 @@ class Kernel(Inspected, WithAdjoint):
         field an array, or a tuple of its newest levels; of several fields a tuple of these; ``out`` has the same form.
         With sources and receivers (:meth:`sparsegen.Update.with_sites`) each source's signal [steps, points] is given
         by name, and back comes a tuple: the fields' results, and a record [steps, points] for each group of receivers.
-        Of a batch every array has the items first, but those of ``shared`` coefficients; scalars are the same for all.
+        Of a batch every array has the items first, signals and records too, but those of ``shared`` coefficients and
+        signals; scalars are the same for all.
         A product, ``k(x, out, bias=..., scale=..., residual=...)``: y [M, n] for x [K, n],
         in x's order; x, ``out`` and ``residual`` are packed by rows or by columns (the transpose of a packed [n, K]
         array, as a linear layer has it), ``residual`` in the order of ``out``; ``bias`` and ``scale`` have an element a

@@ -19,8 +19,8 @@ from sparsegen.ir import warp
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Value
 from sparsegen.ir.module import Module
-from sparsegen.ir.node import walk
-from sparsegen.ir.op_sites import TIMED
+from sparsegen.ir.node import rewrite, walk, with_buffers
+from sparsegen.ir.op_sites import TIMED, apart
 from sparsegen.ir.op_update import ALL_SCALARS, SCALARS
 from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
@@ -96,6 +96,49 @@ def access_bytes(module: Module) -> dict[str, int]:
     return widest
 
 
+class Row(NamedTuple):
+    """An array with a row for each time step: the function and the parameter that it is, the elements of a row, and how
+    many items of a batch have rows of their own."""
+
+    symbol: str
+    param: Buffer
+    size: int
+    items: int
+
+
+def rows_of(program: Program) -> dict[str, Row]:
+    """The arrays with a row for each time step, by role."""
+    tables, found = program.warp.constants, dict[str, Row]()
+    for bound in launches(program.warp):
+        for param, role in bound.roles:
+            if isinstance(param, Buffer) and role.startswith(TIMED):
+                items = bound.func.grid[1] if apart(role) in tables else 1
+                size = param.size - (items - 1) * (tables[apart(role)].item() if items > 1 else 0)
+                found[role] = Row(bound.func.symbol, param, size // program.steps, items)
+    return found
+
+
+def with_rows(program: Program, steps: int) -> Program:
+    """The program of a batch for arrays with rows of so many time steps an item; any other one as it is."""
+    spaces, larger = dict[str, Any](), dict[str, dict[Buffer, Buffer]]()
+    for role, (symbol, param, size, items) in rows_of(program).items():
+        if items > 1:
+            spaces[apart(role)] = np.array([size * steps], np.int32)
+            whole = size * ((items - 1) * steps + program.steps)  # the last item's rows end with the pass
+            larger.setdefault(symbol, {})[param] = replace(param, size=whole)
+    if not spaces:
+        return program
+    module = program.warp
+    funcs = tuple(with_tables(f, larger[f.symbol]) if f.symbol in larger else f for f in module.funcs)  # type: ignore[attr-defined,arg-type]
+    return replace(program, warp=replace(module, funcs=funcs, constants={**module.constants, **spaces}))
+
+
+def with_tables(func: warp.Func, tables: Mapping[Buffer, Buffer]) -> warp.Func:
+    """A function with some arrays in place of others."""
+    params = tuple(tables.get(p, p) if isinstance(p, Buffer) else p for p in func.params)
+    return replace(func, params=params, body=rewrite(func.body, lambda op: with_buffers(op, tables)))
+
+
 @dataclass(frozen=True)
 class Step:
     """One pass: a program, and the array that is bound to each of its roles (constants left out)."""
@@ -146,7 +189,8 @@ class Plan:
     ``given``: names of the arrays that a call is given, what it writes and the arrays of a matrix among them; ``main``:
     the program that stands for the plan; ``steps``: time steps in all, 0 where there are none; ``padded``: elements
     from row to row of the levels between passes where these have two padded fields, else 0.  ``scalars`` [steps,
-    count]: the numbers of each time step that its formula takes, None where it takes none.
+    count]: the numbers of each time step that its formula takes, None where it takes none.  ``backwards``: the first
+    pass has the last rows of arrays with a row for each time step.
     """
 
     parts: tuple[Part, ...]
@@ -155,6 +199,7 @@ class Plan:
     steps: int = 0
     padded: int = 0
     scalars: npt.NDArray[Any] | None = None
+    backwards: bool = False
 
     def of(self, scalars: npt.NDArray[Any] | None) -> Plan:
         """The same for other scalars."""
@@ -177,14 +222,18 @@ class Plan:
 
     @cached_property
     def rows(self) -> dict[str, int]:
-        """The bytes of a time step of each array that has a row for each: a pass has those of its steps."""
+        """The bytes of a row, of one item, of each array that has one for each time step: a pass has those of its
+        steps."""
         found: dict[str, int] = {}
         for step in self.firsts:
             names = dict(step.arrays)
-            for role, param in buffers(step.program.warp):
-                if role.startswith(TIMED):
-                    found[names[role]] = param.nbytes // step.program.steps
+            for role, row in rows_of(step.program).items():
+                found[names[role]] = row.size * row.param.dtype.nbytes
         return found
+
+    def before(self, program: Program, done: int) -> int:
+        """How many rows come before those of a pass, after ``done`` time steps."""
+        return self.steps - done - program.steps if self.backwards else done
 
     @cached_property
     def tabled(self) -> bool:
@@ -237,6 +286,15 @@ class Plan:
         for step, _ in self._steps():
             found.setdefault(step.program, step)
         return tuple(found.values())
+
+    def of_rows(self) -> Plan:
+        """The same for a batch whose items have as many rows of their own as the plan makes steps."""
+        known = {p: with_rows(p, self.steps) for p in {step.program for part in self.parts for step in part.cycle}}
+        parts = (
+            Part(tuple(Step(known[step.program], step.arrays) for step in part.cycle), part.times)
+            for part in self.parts
+        )
+        return replace(self, parts=tuple(parts), main=known[self.main])
 
     def _steps(self) -> Iterator[tuple[Step, int]]:
         """Every step of a cycle that is run, and how often."""

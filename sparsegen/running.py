@@ -202,8 +202,8 @@ class Run:
         took, worked = self.took + time.perf_counter() - before, self.worked + rest
         self.took, self.worked = 0.0, 0
         rate = worked * math.prod(self.kernel.shape) / took if worked and took else None
-        parts = [*self.records, *([recorded] if rest else [])]
-        records = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+        parts = [*self.records, *([recorded] if rest else [])][:: -1 if self.calls.backwards else 1]
+        records = {name: np.concatenate([part[name] for part in parts], axis=-2) for name in parts[0]} if parts else {}
         return Frame(self.at, fields, self.names, rate, records)
 
     def _after(self, steps: int) -> tuple[Any, dict[str, Any]]:

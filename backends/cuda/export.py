@@ -68,12 +68,22 @@ class Now(NamedTuple):
     steps: int
 
 
-#: What a launch passes for a parameter: the name of an array or of a room, a constant, or scalars.
-Argument: TypeAlias = "str | npt.NDArray[Any] | Now"
+class Rows(NamedTuple):
+    """An array from the rows of the next time steps on, each of ``size`` elements; where the last ones come first, it
+    is ``last`` rows that are before those of the first pass."""
+
+    name: str
+    size: int
+    last: int | None = None
+
+
+#: What a launch passes for a parameter: the name of an array or of a room, rows of one, a constant, or scalars.
+Argument: TypeAlias = "str | Rows | npt.NDArray[Any] | Now"
 
 
 class Call(NamedTuple):
-    """A launch of a function; ``done``: time steps that are done when it is, of a pass that takes scalars."""
+    """A launch of a function; ``done``: time steps that are done with it, of the last launch of a pass that takes
+    scalars or rows."""
 
     func: w.Func
     args: tuple[Argument, ...]
@@ -113,7 +123,7 @@ def export_files(
     """
     name, notes = identifier(name), list(notes)
     heads = [comment(line) for line in (title, *(line for note in notes for line in note.split("\n")))]
-    unit = _Unit(name, [a.name for a in given], [r.name for r in rooms])
+    unit = _Unit(name, [a.name for a in given], [r.name for r in rooms], len(scalars.names) if scalars else 0)
     parts = [{"times": loop.times, "calls": [unit.call(c) for c in loop.calls], "about": comment(loop.about)}
              for loop in loops]  # fmt: skip
     funcs = tuple(unit.funcs.values())
@@ -124,12 +134,15 @@ def export_files(
         places.append({**room._asdict(), "name": unit.arrays[room.name], "offset": at})
         at += -(-room.nbytes // _ALIGN) * _ALIGN
     own = (arch or needed_arch(funcs)).removeprefix("sm_")
-    numbers = scalars and _scalars(unit, scalars, any(room.scalars for room in rooms))
+    numbers = None
+    if scalars:
+        numbers = _scalars(unit.scalars, scalars, any(room.scalars for room in rooms))
+    counted = any(call.done for loop in loops for call in loop.calls)
     facts = {"name": name, "arrays": arrays, "nbytes": at, "arch": own, "align": _ALIGN, "scalars": numbers}
     header = fill("export.h.j2", heads=heads, version=__version__, **facts)
     text = translation_unit(Module(name, funcs), title=title, notes=notes, arch=arch)
     cuda = fill("export.cu.j2", unit=text, places=places, tables=list(unit.tables.values()), loops=parts,
-                funcs=funcs, maps=unit.maps, promotion=L2_128_BYTES, **facts)  # fmt: skip
+                funcs=funcs, maps=unit.maps, counted=counted, promotion=L2_128_BYTES, **facts)  # fmt: skip
     return Files(cuda, header)
 
 
@@ -146,6 +159,7 @@ class _Unit:
     name: str
     given: Sequence[str]
     rooms: Sequence[str]
+    count: int  #: of the scalars of a time step
     funcs: dict[int, w.Func] = field(default_factory=dict)
     tables: dict[tuple[bytes, str, str], dict[str, Any]] = field(default_factory=dict)
     #: Of each tensor map what it is made of: the matrix, and how it lies.  Its value is its name.
@@ -158,12 +172,13 @@ class _Unit:
             "i",
             "how",
             "together",
-            "now",
+            "step",
             *(f"{self.name}_{x}" for x in ("run", "workspace_bytes", "map", "rows")),
         }
         self._names = Names(frozenset(self._used))
         self.arrays = {n: self._free(n) for n in self.given}
         self.arrays |= {n: self._free(f"s_{n}") for n in self.rooms}
+        self.scalars = self._free("scalars") if self.count else ""
 
     def _free(self, wanted: str) -> str:
         """A name like the wanted one that nothing else in the file has."""
@@ -195,7 +210,10 @@ class _Unit:
     def _argument(self, p: Buffer | Value, arg: Argument) -> str:
         if isinstance(arg, Now):
             assert isinstance(p, Buffer)  # a table by value
-            return f"{self.name}_rows<{param_type(p, p.dtype.c)}>(now)"
+            return f"{self.name}_rows<{param_type(p, p.dtype.c)}>({self.scalars} + step * {self.count})"
+        if isinstance(arg, Rows):
+            before = "step" if arg.last is None else f"({arg.last} - step)"
+            return f"({p.dtype.c}*){self.arrays[arg.name]} + {before} * {arg.size}"
         if isinstance(arg, str):
             return f"({p.dtype.c}*){self.arrays[arg]}"
         if isinstance(p, Value):
@@ -207,14 +225,14 @@ class _Unit:
         return table if p.space == "param" else f"({p.dtype.c}*)p_{table}"
 
 
-def _scalars(unit: _Unit, of: Scalars, copied: bool) -> dict[str, Any]:
-    """How the launcher takes them; ``copied``: to the device, in the order of the stream."""
-    name, count, c = unit._free("scalars"), len(of.names), of.dtype.c
+def _scalars(name: str, of: Scalars, copied: bool) -> dict[str, Any]:
+    """How the launcher takes them by a name; ``copied``: to the device, in the order of the stream."""
+    count, c = len(of.names), of.dtype.c
     read = "copied in the order of the stream: keep them until it is through, and as long as a graph that captured it"
     each = "of each time step, the last one first," if of.backwards else "of each time step"
     text = f"{name}: in memory of the host, {of.steps} x {count} of {c}: {each} {', '.join(of.names)}; "
     lines = _wrapped(text + (read if copied else "read before the call returns"))
-    return {"name": name, "type": f"const {c}*", "count": count, "by_value": not copied, "lines": lines}
+    return {"name": name, "type": f"const {c}*", "by_value": not copied, "lines": lines}
 
 
 def _table(name: str, p: Buffer, data: npt.NDArray[Any]) -> dict[str, Any]:

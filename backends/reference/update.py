@@ -21,7 +21,7 @@ from .boundary import Field, keep_frozen, pad, rounded
 
 Levels = tuple[Field, ...]
 #: Is given the number of a time step, and the fields by name.
-After = Callable[[int, Mapping[str, Field]], None]
+AtSites = Callable[[int, Mapping[str, Field]], None]
 
 #: Each operation of a formula in NumPy.
 MEANING: Final[dict[str, Callable[..., Any]]] = {
@@ -35,22 +35,26 @@ MEANING: Final[dict[str, Callable[..., Any]]] = {
 
 def run(
     op: Update, fields: Mapping[str, Sequence[Field]], coefs: Mapping[str, Field], steps: int,
-    scalars: Field | None = None, after: After | None = None,
+    scalars: Field | None = None, sites: AtSites | None = None,
 ) -> dict[str, Levels]:  # fmt: skip
     """The levels of each field after ``steps`` (at least 1) time steps, newest first; the inputs are untouched.
 
-    ``scalars`` [steps, count]: those of each step, in the order of :func:`sparsegen.ir.formula.scalars`.  ``after`` is
-    given the number of each step and the newest level of each field, which it may change in place.
+    ``scalars`` [steps, count]: those of each step, in the order of :func:`sparsegen.ir.formula.scalars`.  ``sites`` is
+    given the number of each step and the newest level of each field, which it may change in place: when the step has
+    made it, or ``backwards`` before that reads it.
     """
     if steps < 1:
         raise ArrayError(f"{steps} time steps", hint="run at least 1 step")
     levels = {name: tuple(fields[name]) for name, _ in op.fields}
     names = f.scalars(op.code)
     for number in range(steps):
+        if sites is not None and op.backwards:
+            levels = {name: (old[0].copy(), *old[1:]) for name, old in levels.items()}
+            sites(number, {name: old[0] for name, old in levels.items()})
         now = {} if scalars is None else dict(zip(names, scalars[number], strict=True))
         new = step(op, levels, coefs, now)
-        if after is not None:
-            after(number, dict(zip(levels, new, strict=True)))
+        if sites is not None and not op.backwards:
+            sites(number, dict(zip(levels, new, strict=True)))
         levels = {name: (value, *levels[name][:-1]) for name, value in zip(levels, new, strict=True)}
     return levels
 

@@ -76,7 +76,7 @@ class SiteKernels:
         constants = dict(module.constants)
         for name in self.groups:
             constants = without(constants, given.symbol, name)
-        alone = replace(given, sources=(), receivers=())
+        alone = replace(given, sources=(), receivers=(), backwards=False)
         return Module(
             module.name, (*module.funcs[:at], alone, *funcs, *module.funcs[at + 1 :]), (*launches, *module.launches),
             {**constants, **self.constants},

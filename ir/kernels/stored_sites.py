@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import op_update as o
 from .. import tile_sites as ts
+from ..errors import IRError
 from ..module import Module
 from ..op_sites import signal
 from ..passes.manager import register
@@ -29,6 +30,9 @@ class StoredSites:
         return each(module, o.Update, self._kernels)
 
     def _kernels(self, module: Module, given: o.Update) -> Module:
+        if given.backwards:
+            raise IRError(f"sites of {given.symbol} act on what a step reads, which is not the pass's to change",
+                          loc=given.loc, hint="take update-sites")  # fmt: skip
         sites = _Stored(module, given)
         for group in given.sources:
             sites.emitted(group)

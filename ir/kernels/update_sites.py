@@ -1,8 +1,9 @@
 """Sources and receivers of updates: the windows around them, made again behind a pass with what happens at sites.
 
 A pass of several steps knows the fields between them in registers only.  So a second kernel makes the same steps of
-those windows that have a site: after each step it adds what sources emit, and stores the cells that receivers see; at
-the end it overwrites what the pass has made of the windows.  Further kernels make of cells what receivers record.
+those windows that have a site: after each step, of an adjoint before it, it adds what sources emit, and stores the
+cells that receivers see; at the end it overwrites what the pass has made of the windows.  Further kernels make of cells
+what receivers record.
 """
 
 from __future__ import annotations
@@ -91,22 +92,24 @@ class _Windows(SiteKernels):
 
     def _again(self, kernel: Windows, min_blocks: int) -> None:
         """The kernel that makes the windows again."""
-        op, after, given = kernel.op, list[Op](), dict[Buffer, str]()
+        op, acts, given = kernel.op, list[Op](), dict[Buffer, str]()
         scalars = o.scalars(op, self.levels, (*kernel.arrays, *kernel.lists.values()))
         number = Value("number", s32, 0, self.levels - 1)
+        row = self.levels - 1 - number if op.backwards else number
         regs = dict(zip(kernel.params, kernel.regs, strict=True))
         for name, field, count in (*op.sources, *op.receivers):
             about: dict[str, Any] = {part: kernel.lists[f"{name}_{part}"] for part in ("begin", "places", "whose")}
             many = len(self.seen[name][0]) if name in self.seen else count
             rows = Buffer(kernel.called[name], self.sums, self.levels * many, "global")
-            about |= {"held": regs[field, 0], "step": number, "count": many}
+            about |= {"held": regs[field, 0], "step": row, "count": many}
             if name in self.seen:
-                after.append(ts.RecordCells(cells=rows, **about))
+                acts.append(ts.RecordCells(cells=rows, **about))
             else:
-                after.append(ts.AddSources(weights=kernel.lists[f"{name}_weights"], signals=rows, **about))
+                acts.append(ts.AddSources(weights=kernel.lists[f"{name}_weights"], signals=rows, **about))
             given[rows] = _cells(name) if name in self.seen else signal(name)
         steps = kernel.steps(0, self.levels, next(iter(scalars), None))
-        window = kernel.window(replace(steps, number=number, after=tuple(after)))
+        before, after = (tuple(acts), ()) if op.backwards else ((), tuple(acts))
+        window = kernel.window(replace(steps, number=number, before=before, after=after))
         func = kernel.func(window, *given, *scalars, min_blocks=min_blocks)
         self.add(func, (*kernel.roles, *given.values(), *(o.SCALARS for _ in scalars)), kernel.constants)
 

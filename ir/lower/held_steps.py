@@ -9,6 +9,7 @@ from math import lcm
 from .. import formula as f
 from .. import tile_held as t
 from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of, maximum, minimum
+from ..node import Op
 from .context import Context, rule
 from .formula import Formula
 
@@ -95,12 +96,13 @@ class _Steps:
     def one(self, step: Expr) -> None:
         """All rows of the thread, where they still count after this step."""
         b, op, far = self.cx.b, self.op, self.op.far
+        self.number = self.cx.resolve(op.done) + step
+        self._around(op.before)
         old = {
             (array, p, k): [b.ld(regs, self._register(p, k) + c, hint="u") for c in range(self.cols)]
             for array, regs in zip(op.arrays, op.held, strict=True)
             for p, k in product(range(self.planes), range(self.rows))
         }  # fmt: skip
-        self.number = self.cx.resolve(op.done) + step
         if op.scalars is not None:
             self.formula.ahead(self.number)
         half = self.number % 2
@@ -115,10 +117,14 @@ class _Steps:
             b.barrier()
         with b.if_(counts):
             self._lines(_Lines(self, old, half))
-        if op.number is not None:
+        self._around(op.after)
+
+    def _around(self, ops: tuple[Op, ...]) -> None:
+        """What runs before a step, or after it."""
+        if ops and self.op.number is not None:
             with self.cx.scope():
-                self.cx.env[op.number] = b.let("number", self.number)
-                self.cx.all(op.after)
+                self.cx.env[self.op.number] = self.cx.b.let("number", self.number)
+                self.cx.all(ops)
 
     def _register(self, p: int, k: int) -> int:
         return (p * self.rows + k) * self.cols

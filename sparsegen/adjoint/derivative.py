@@ -12,8 +12,8 @@ from sparsegen.ir.formula import Offset, live
 
 def derivatives(what: Update, coef: str) -> dict[Offset, Update]:
     """For each offset at which a coefficient is read, the step that gives each field the derivative of its new value
-    by what is read there: of the same fields and boundaries, of those coefficients that it needs.  A scalar is as a
-    coefficient that is read in the cell itself.
+    by what is read there: of the same fields and boundaries, of those coefficients that it needs, without sites.  A
+    scalar is as a coefficient that is read in the cell itself.
 
     Of any formula.  At a kink, as of ``sg.abs`` at 0, it is that of one side.
     """
@@ -32,4 +32,4 @@ def _by(what: Update, node: formula.Node, name: str) -> Update:
     code, results = live(graph.code, tuple(graph.const(0.0) if change is None else change for change in changes))
     needed = {name for name, _ in what.fields} | named(code)
     parameters = tuple(p for p in what.parameters if p.name in needed)
-    return replace(what, parameters=parameters, code=code, results=results, name=name, stepped=None)
+    return replace(what, parameters=parameters, code=code, results=results, name=name, stepped=None, sites=())

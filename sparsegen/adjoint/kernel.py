@@ -38,11 +38,6 @@ def adjoint_problem(problem: Problem) -> Problem:
         raise StencilError(
             f"{problem.name} is an adjoint already", hint=f"call the kernel of {problem.forward.name} that it is of"
         )
-    if isinstance(forward, Update) and forward.sites:
-        raise StencilError(
-            f"{problem.name} has sources and receivers, of which there is no adjoint",
-            hint="take the adjoint of the update without them, with sources at its receivers (update.with_sites)",
-        )
     if forward.dtype == "u8":
         raise StencilError(
             f"{problem.name} rounds its cells to bytes, so it is not linear and has no adjoint()",

@@ -30,6 +30,11 @@ class WithAdjoint:
         coefficients, but for those that only add to a field, and the same scalars, in the order of the steps of ``k``.
         ``<x, y>`` sums over all fields and levels.
 
+        Of an update with sources and receivers the adjoint has them the other way around: it takes a signal for each
+        group of receivers of ``k``, which is added there, and gives back a record for each group of sources, of each
+        item also where items share a signal.  Rows are those of the steps of ``k``, in their order.  ``<x, y>`` sums
+        over signals, and over records, too.
+
         What it costs: for periodic and dirichlet sides, and neumann ones along which the weights are symmetric, the
         adjoint of a stencil is a stencil, as fast as ``k``.  Frozen sides, and other neumann ones, make it a general
         update that reads one array more for each kind of table (which cells are free; how near the mirrors of an axis

@@ -12,12 +12,14 @@ What happens at borders:
 
 A field of several levels becomes as many fields of one level: the step moves a level to the next, its transpose moves
 each back.
+
+What sources add to a field is recorded there, and what receivers record is added: each takes the other's place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from typing import Any
 
@@ -92,12 +94,14 @@ def transpose(of: Any) -> Transposed:
 
     StencilError for an update that is not linear; BoundaryError for one whose fields have other kinds of sides.
     """
-    linear = Linear.of(of)
-    made = _Transposing(linear).made()
+    linear, sites = Linear.of(of), () if isinstance(of, Stencil) else of.sites
+    made = _Transposing(linear, [group.name for group in sites]).made()
     if isinstance(of, Stencil) and not made.tables:
         weights = np.flip(of.weights)  # along mirrors they are their own mirror image, or there would be a table
         return Transposed(Stencil(weights, of.dtype, linear_sides(of.sides), made.what.name, of.loc), made.levels, ())
-    return made
+    if not isinstance(made.what, Update) or not sites:
+        return made
+    return replace(made, what=replace(made.what, sites=tuple(group.turned for group in sites)))
 
 
 def linear_sides(sides: Sides) -> Sides:
@@ -112,12 +116,13 @@ def _adjoint(side: Side) -> Side:
 class _Transposing:
     """One transposition: the graph of the new step, and the tables that its nodes ask for."""
 
-    def __init__(self, linear: Linear) -> None:
+    def __init__(self, linear: Linear, taken: Iterable[str]) -> None:
+        """``taken``: names that are no parameters' but may be none of its own either."""
         self.of, self.graph = linear, Algebra()
         self.sides = _common(linear)
         self.mirrors = [tuple(side.kind == "neumann" for side in pair) for pair in self.sides]
         self.tables: dict[tuple[int | None, Sides], Table] = {}
-        self.taken = {*KEYWORDS, *(name for name, _ in linear.fields), *(p.name for p in linear.given)}
+        self.taken = {*KEYWORDS, *taken, *(name for name, _ in linear.fields), *(p.name for p in linear.given)}
         self.names: dict[_Level, str] = {}
         for name, count in linear.fields:
             self.names[name, 0] = name

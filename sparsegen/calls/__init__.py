@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sparsegen.calls.adjoint import AdjointCalls
+from sparsegen.calls.adjoint import AdjointCalls, AdjointSiteCalls
 from sparsegen.calls.attention import AttentionCalls
 from sparsegen.calls.base import Calls
 from sparsegen.calls.product import SpmmCalls
@@ -29,7 +29,7 @@ def calls_of(problem: Problem, backend: str) -> Calls:
     if isinstance(problem, StencilUpdate):
         return StencilUpdateCalls(problem, backend)
     if isinstance(problem, AdjointProblem):
-        return AdjointCalls(problem, backend)
+        return (AdjointSiteCalls if problem.what.sites else AdjointCalls)(problem, backend)
     if isinstance(problem, UpdateProblem) and problem.what.sites:
         return SiteCalls(problem, backend)
     made: Calls = _CALLS[problem.op](problem, backend)

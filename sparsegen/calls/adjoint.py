@@ -16,6 +16,7 @@ from sparsegen.backends.cuda.runtime import Runtime
 from sparsegen.calls.base import HostArrays
 from sparsegen.calls.grid import GridCalls
 from sparsegen.calls.numbers import each, some, table
+from sparsegen.calls.sites import SiteCalls, WithSites
 from sparsegen.calls.update import UpdateCalls
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.stencil import DTYPES, Stencil
@@ -39,7 +40,7 @@ class AdjointCalls(GridCalls):
 
     def __init__(self, problem: AdjointProblem, backend: str) -> None:
         forward, what, levels = problem.forward, problem.what, problem.made.levels
-        self._update = UpdateCalls(problem, backend)
+        self._update = self._below_it(problem, backend)
         parameters = ["u"] if isinstance(forward, Stencil) else [p.name for p in forward.parameters]
         fields = {name: tuple(f"out.{name}.{at}" for of, at in levels if of == name) for name, _ in levels}
         given = {
@@ -58,14 +59,22 @@ class AdjointCalls(GridCalls):
         }  # fmt: skip
         self._spaces: list[Space] = []
 
+    @staticmethod
+    def _below_it(problem: AdjointProblem, backend: str) -> UpdateCalls:
+        """The calls of the update that it is."""
+        return UpdateCalls(problem, backend)
+
     # -------------------------------------------------------------------------------------------- scalars
     def scalars(self, values: Mapping[str, Any], steps: int) -> HostArray | None:
         """Those of the last step first."""
-        found = {name: a[::-1] for name, a in self.each_step(values, steps).items()}
+        found = {name: a[::-1] for name, a in self._numbers(values, steps).items()}
         return table(self.problem.what, found, steps) if self.named else None
 
     def each_step(self, values: Mapping[str, Any], steps: int) -> dict[str, HostArray]:
-        """Of the forward steps; what has no part in the adjoint need not be given."""
+        return self._numbers(values, steps)
+
+    def _numbers(self, values: Mapping[str, Any], steps: int) -> dict[str, HostArray]:
+        """The scalars of the forward steps; what has no part in the adjoint need not be given."""
         forward = self.problem.forward
         if isinstance(forward, Stencil):
             return {}
@@ -121,3 +130,13 @@ class AdjointCalls(GridCalls):
         below = {name: arrays[self._names.get(name, name)] for name in self._update.inputs if name not in self._tables}
         made = self._update.one({**below, **self._tables, SCALARS: arrays.get(SCALARS)}, steps)
         return {self._names.get(name, name): a for name, a in made.items()}
+
+
+class AdjointSiteCalls(WithSites, AdjointCalls):
+    """Those of an adjoint with sites, which have the rows of the forward steps in their order."""
+
+    def __init__(self, problem: AdjointProblem, backend: str, steps: int = 1) -> None:
+        super().__init__(problem, backend)
+        self.add_sites(backend, steps)
+
+    _below_it = SiteCalls

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsegen.backends.reference.update import After, run
+from sparsegen.backends.reference.update import AtSites, run
 from sparsegen.boundary import periodic
 from sparsegen.calls.base import HostArrays
 from sparsegen.calls.grid import GridCalls
@@ -30,12 +30,11 @@ from sparsegen.dsl.stencil import DTYPES
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import family
 from sparsegen.ir import formula
-from sparsegen.ir.node import rewrite, with_buffers
 from sparsegen.ir.op_update import ALL_SCALARS, SCALARS, parameters, written
 from sparsegen.ir.types import Buffer, cell_type
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program, lower
-from sparsegen.plan import Part, Plan, Step, launches
+from sparsegen.plan import Part, Plan, Step, launches, with_tables
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.run.host import HostArray
 from sparsegen.schedule import UpdateSchedule
@@ -124,7 +123,8 @@ class UpdateCalls(GridCalls):
         head = min(count, max(ring.head for ring in rings.values()))
         last = max(head, count - max(ring.tail for ring in rings.values()))
         cycle = tuple(step(i) for i in range(head, min(head + period, last)))
-        one, copied = update.fields[0][0], identity(update)  # copies take the roles of the first field
+        one = update.fields[0][0]  # copies take the roles of the first field
+        copied = identity(update, one)
         copies = [
             bound(
                 1, (f"in.{one}.0", f"out.{one}"),
@@ -157,11 +157,11 @@ class UpdateCalls(GridCalls):
     def one(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
         return self._one(arrays, steps)
 
-    def _one(self, arrays: Mapping[str, Any], steps: int, after: After | None = None) -> HostArrays:
+    def _one(self, arrays: Mapping[str, Any], steps: int, sites: AtSites | None = None) -> HostArrays:
         update = self.problem.what
         fields = {name: tuple(arrays[f"in.{name}.{k}"] for k in range(levels)) for name, levels in update.fields}
         coefs = {name: arrays[f"in.{name}.0"] for name in update.coefs}
-        new = run(self.problem.describe().funcs[0], fields, coefs, steps, arrays.get(SCALARS), after)  # type: ignore[arg-type]
+        new = run(self.problem.describe().funcs[0], fields, coefs, steps, arrays.get(SCALARS), sites)  # type: ignore[arg-type]
         return {f"out.{name}.{k}": level for name, levels in new.items() for k, level in enumerate(levels)}
 
 
@@ -204,12 +204,14 @@ class Ring:
         return [self._array(self._before[i + 1] - 1 - k) for k in range(self._before[i + 1] - self._before[i])]
 
 
-def identity(update: Update) -> Update:
-    """The update that copies a field; it takes the roles of the first one."""
-    zero = (0,) * update.ndim
-    sides = ((periodic, periodic),) * update.ndim
-    name = update.fields[0][0]
-    return Update((Parameter(name),), (("read", name, 0, zero),), (0,), update.dtype, (sides,), f"{update.name}_copy")
+def identity(update: Update, *names: str) -> Update:
+    """The update that copies the newest levels of some fields."""
+    zero, sides = (0,) * update.ndim, ((periodic, periodic),) * update.ndim
+    code = tuple(("read", name, 0, zero) for name in names)
+    return Update(
+        tuple(map(Parameter, names)), code, tuple(range(len(names))), update.dtype, (sides,) * len(names),
+        f"{update.name}_copy",
+    )  # fmt: skip
 
 
 def with_steps(program: Program, steps: int) -> Program:
@@ -223,11 +225,5 @@ def with_steps(program: Program, steps: int) -> Program:
         if isinstance(param, Buffer) and role == ALL_SCALARS
     }  # fmt: skip
     constants = {**warp.constants, name: np.array([steps], np.int32)}
-    funcs = tuple(_with_tables(func, tables) for func in warp.funcs) if tables else warp.funcs
+    funcs = tuple(with_tables(func, tables) for func in warp.funcs) if tables else warp.funcs  # type: ignore[arg-type]
     return replace(program, steps=steps, warp=replace(warp, funcs=funcs, constants=constants))
-
-
-def _with_tables(func: Any, tables: Mapping[Buffer, Buffer]) -> Any:
-    """A function with some tables in place of others."""
-    params = tuple(tables.get(p, p) for p in func.params)
-    return replace(func, params=params, body=rewrite(func.body, lambda op: with_buffers(op, tables)))

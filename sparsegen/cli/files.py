@@ -96,9 +96,11 @@ def kernel(
     if stencil.ndim == 0:
         if args.shape:
             raise ArrayError("--shape is for stencils: W and n say a product's size", hint="leave --shape away")
-        return sg.compile(stencil, device=where, backend=backend, schedule=args.schedule)
+        return sg.compile(stencil, (), 1, where, backend, args.schedule, batch=args.batch, shared=args.shared)
     shape = args.shape or default_shape(edge, stencil.ndim)
-    return sg.compile(stencil, shape, args.steps, where, backend, args.schedule)
+    return sg.compile(
+        stencil, shape, args.steps, where, backend, args.schedule, batch=args.batch, shared=args.shared
+    )  # fmt: skip
 
 
 def write(text: str, out: str | None) -> None:

@@ -44,15 +44,15 @@ def run(args: Args) -> int:
     if given is not None:
         if len(getattr(stencil, "parameters", ())) > 1:
             raise ArrayError("--in is one field, but an update may take several", hint="leave it away, or use Python")
-        args.shape = args.shape or given.shape
+        args.shape = args.shape or given.shape[args.batch is not None :]
     k = kernel(args, stencil, backend=args.backend, edge=512)
     u = k.random(args.seed)
     if given is not None:
         u = dict.fromkeys(u, given)
     start = time.perf_counter()
-    out = k(**u)
+    out, records = k._calls.parted(k(**u))
     print(f"{k!r}\n{time.perf_counter() - start:.3g} s, host arrays in and out")
-    for name, a in (*u.items(), ("out", out)):
+    for name, a in (*u.items(), ("out", out), *records.items()):
         print(f"{name:<4} {summary(_stacked(a))}")
     if args.out:
         save_array(args.out, _stacked(out))

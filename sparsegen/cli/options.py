@@ -55,6 +55,9 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("--shape", type=_shape, help=f"cells of each axis, {cells}")
         sub.add_argument("--steps", type=_count, default=12, help="time steps (default: 12)")
         sub.add_argument("--schedule", default="auto", help="a schedule's line (default: auto, the cheapest)")
+        sub.add_argument("--batch", type=_count, metavar="N", help="grids that a call works on, each as by itself")
+        shared = "a coefficient or source that all items of a batch share; repeatable"
+        sub.add_argument("--shared", action="append", default=[], metavar="NAME", help=shared)
 
     def backend(sub: argparse.ArgumentParser) -> None:
         sub.add_argument("--backend", default="auto", choices=("auto", "cuda", "emulator", "reference"))

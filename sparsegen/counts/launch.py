@@ -22,10 +22,11 @@ from sparsegen.backends.emulator import Tally, Window, tally
 from sparsegen.counts.work import SECTOR, Runs, Tiles
 from sparsegen.ir import op, op_spmm, op_update, tile, warp
 from sparsegen.ir.node import walk
+from sparsegen.ir.op_sites import apart as distance
 from sparsegen.ir.tile_bitmap import ShareStrips
 from sparsegen.ir.types import Buffer
 from sparsegen.pipelines import Program
-from sparsegen.plan import SCRATCH, Bound, constant, launches
+from sparsegen.plan import SCRATCH, Bound, constant, launches, rows_of
 
 #: Elements of the largest matrix that is emulated as a whole (10 to 30 seconds), and of what is emulated of others.
 WHOLE, SAMPLE = 1 << 24, 1 << 22
@@ -67,19 +68,25 @@ def of_program(program: Program, times: int, given: Mapping[str, Any]) -> list[L
             ]  # fmt: skip
             loop = next(one for one in walk(kernel.body) if isinstance(one, tile.ForTiles))
             shape = (1, *what.shape)[-len(loop.at) :]  # a field of one axis may be walked over as one row
-            counts = _of_items(bound.func, emulate, partial(_of_tiles, bound.func, Tiles.of(kernel, shape, fields)))
+            tiles = partial(_of_tiles, bound.func, Tiles.of(kernel, shape, fields))
+            counts = _of_items(program, bound, emulate, tiles)
         elif isinstance(what, op_spmm.Spmm) and ShareStrips in shares:
             counts, sampled = _of_runs(Runs.of(kernel), what.matrices * what.m * what.k, emulate)
         else:
-            counts = _of_items(bound.func, emulate, partial(_of_all, bound.func))
+            counts = _of_items(program, bound, emulate, partial(_of_all, bound.func))
         found.append(LaunchCounts(bound.func.symbol, times, counts, sampled))
     return found
 
 
-def _of_items(func: warp.Func, emulate: Emulate, count: Callable[[Emulate], dict[str, int]]) -> dict[str, int]:
+def _of_items(
+    program: Program, bound: Bound, emulate: Emulate, count: Callable[[Emulate], dict[str, int]]
+) -> dict[str, int]:
     """The counts of all items of a batch; those whose arrays begin alike in the sectors of memory count the same."""
-    blocks, items, _ = func.grid
-    apart = {p.nbytes // items for p in func.params if isinstance(p, Buffer) and p.space == "global"}
+    (blocks, items, _), rows = bound.func.grid, rows_of(program)
+    apart = {p.nbytes // items for p, role in bound.roles
+             if isinstance(p, Buffer) and p.space == "global" and role not in rows}  # fmt: skip
+    apart |= {space.item() * rows[role].param.dtype.nbytes for role in rows
+              if (space := program.warp.constants.get(distance(role))) is not None}  # fmt: skip
     alike: dict[tuple[int, ...], list[int]] = {}
     for item in range(items):
         alike.setdefault(tuple(item * nbytes % SECTOR for nbytes in sorted(apart)), []).append(item)

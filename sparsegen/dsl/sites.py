@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
 
@@ -59,8 +59,9 @@ class Source(_Site):
     2^axes cells around its point by linear interpolation; at a border that wraps to those at the other end.
 
     ``signal`` [steps, n], or [steps] for all points alike: what each step adds; calls may give another one by the
-    source's name.  ``field``: to which field, if there are several.  An equation's source term is multiplied with what
-    the time step does to it: ``dt**2 * c**2 * s`` for the wave equation.
+    source's name, and of a batch one for each item, [items, steps, n].  ``field``: to which field, if there are
+    several.  An equation's source term is multiplied with what the time step does to it: ``dt**2 * c**2 * s`` for the
+    wave equation.
     """
 
     def __init__(self, points: Any, signal: Any = None, field: str | None = None, spacing: Any = None) -> None:
@@ -72,7 +73,7 @@ class Receiver(_Site):
     """Points at which every time step records a field, when its sources have been added.
 
     ``points``, ``field`` and ``spacing`` as of a :class:`Source`.  What is recorded is the value between the cells
-    around a point, by linear interpolation: [steps, n] numbers, in f32 of fields of 16 bits.
+    around a point, by linear interpolation: [steps, n] numbers (of each item of a batch), in f32 of fields of 16 bits.
     """
 
     def __init__(self, points: Any, field: str | None = None, spacing: Any = None) -> None:
@@ -104,6 +105,11 @@ class Sites:
         """What it is; signals are a call's."""
         pairs = () if self.pairs is None else tuple(part.tobytes() for part in self.pairs)
         return self.name, self.field, self.source, self.points.shape, self.points.tobytes(), *pairs
+
+    @property
+    def turned(self) -> Sites:
+        """Receivers where these are sources, and sources where they are receivers."""
+        return replace(self, source=not self.source, signal=None)
 
     def check(self, shape: Sequence[int], sides: Sides, loc: Loc | None) -> None:
         """StencilError for a point outside a domain of ``shape``; a part of a domain has what it has."""

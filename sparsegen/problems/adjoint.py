@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from sparsegen.adjoint.transpose import Transposed
 from sparsegen.dsl.stencil import Stencil
@@ -15,6 +16,7 @@ from sparsegen.problems.update import UpdateProblem
 class AdjointProblem(UpdateProblem):
     """``what`` is the step of ``made``; ``forward`` is what was transposed, whose parameters a call has."""
 
+    backwards: ClassVar[bool] = True
     made: Transposed
     forward: Stencil | Update
 
@@ -35,6 +37,8 @@ class AdjointProblem(UpdateProblem):
             told.append("each level of a field is a field of its own, written at every pass")
         if scalars(self.what.code):
             told.append("its scalars are those of the steps from the last one to the first")
+        if self.what.sites:
+            told.append("its sources are at the receivers, and its receivers at the sources")
         if read < len(coefs):
             told.append("coefficients that add to a field alone have no part in it")
         return "; ".join(told)

@@ -23,7 +23,7 @@ from sparsegen.ir.boundary import Sides, describe
 from sparsegen.ir.errors import ScheduleError, StencilError
 from sparsegen.ir.module import Module
 from sparsegen.ir.op import Sides as SideSpecs
-from sparsegen.ir.op_sites import Placed
+from sparsegen.ir.op_sites import Placed, signal
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
@@ -45,6 +45,8 @@ class UpdateProblem(Problem):
     what: Update
     shape: tuple[int, ...]
     batch: Batch | None = field(default=None, kw_only=True)
+    #: Whether its steps go from the last one to the first.
+    backwards: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for group in self.what.sites:
@@ -66,6 +68,7 @@ class UpdateProblem(Problem):
             update.radius, tuple(map(_specs, update.sides)), _specs(update.coef_sides),
             variant or (shape[-1],) * arrays, loc=update.loc,  # type: ignore[arg-type]
             sources=_groups(update.sources), receivers=_groups(update.receivers),
+            backwards=self.backwards and bool(update.sites),
         )  # fmt: skip
         tables = dict[str, Any]()
         for group in update.sites:
@@ -85,7 +88,7 @@ class UpdateProblem(Problem):
         """What puts kernels for its sites behind a pass of so many steps."""
         if not self.what.sites:
             return []
-        if (found := site_pass(self.what, self.shape, steps, device)) is None:
+        if (found := site_pass(self.what, self.shape, steps, device, self.backwards)) is None:
             why, hint = _no_windows(self.what, steps)
             raise ScheduleError(why, hint=hint)
         return [found]
@@ -95,13 +98,18 @@ class UpdateProblem(Problem):
         if self.what.sites and family(s).whole:
             return f"{s.family} makes all steps in one launch, and no site sees them", "take tiled, stream or column"
         why = family(s).refused(self.what, self.shape, s, device)
-        if why is None and self.what.sites and site_seconds(self.what, self.shape, s.steps, device) is None:
+        if why is None and self.what.sites and self._site_seconds(device, s.steps) is None:
             return _no_windows(self.what, s.steps)
         return why
 
     def cost(self, s: UpdateSchedule, device: DeviceProfile, steps: int = 1) -> Cost:
         """The cost of one launch of a schedule that can run, with its sites; see the family's."""
-        return with_sites(family(s).cost(self.what, self.shape, s, device, steps), self.what, self.shape, device)
+        alone = family(s).cost(self.what, self.shape, s, device, steps)
+        return with_sites(alone, self._site_seconds(device, alone.steps_per_launch)) if self.what.sites else alone
+
+    def _site_seconds(self, device: DeviceProfile, steps: int) -> float | None:
+        """What its sites add to a pass of so many steps; None where no windows fit."""
+        return site_seconds(self.what, self.shape, steps, device, self.backwards)
 
     def identity(self) -> dict[str, Any]:
         update = self.what
@@ -143,19 +151,17 @@ class UpdateProblem(Problem):
 
     @property
     def shared(self) -> tuple[str, ...]:
-        return tuple(f"in.{name}.0" for name in self.batch.shared) if self.batch else ()
+        sources = {group.name for group in self.what.sources}
+        shared = self.batch.shared if self.batch else ()
+        return tuple(signal(name) if name in sources else f"in.{name}.0" for name in shared)
 
     def of_batch(self, batch: Batch) -> UpdateProblem:
-        if unknown := [name for name in batch.shared if name not in self.what.coefs]:
-            coefs = ", ".join(self.what.coefs) or "none"
+        known = (*self.what.coefs, *(group.name for group in self.what.sources))
+        if unknown := [name for name in batch.shared if name not in known]:
             raise StencilError(
-                f"shared={', '.join(unknown)}: {self.what.name} has no such coefficient",
-                hint=f"name some of its coefficients: {coefs}; fields belong to an item, scalars are the same for all",
-            )
-        if self.what.sites:
-            raise StencilError(
-                f"batch={batch.items}: {self.what.name} has sources or receivers, which a batch does not have yet",
-                hint="call a kernel for each item",
+                f"shared={', '.join(unknown)}: {self.what.name} has no such coefficient or source",
+                hint=f"name some of its coefficients and sources: {', '.join(known) or 'none'}; fields belong to an "
+                "item, scalars are the same for all",
             )
         batch.fits(self.shape)
         return replace(self, batch=batch)
@@ -201,7 +207,7 @@ def updating(linear: bool) -> list[UpdateFamily]:
 def _no_windows(update: Update, steps: int) -> tuple[str, str]:
     """Why sites cannot be in a pass, and what would help."""
     what = f"the sites of {update.name}: no windows around them fit registers and the field for {steps} steps a pass"
-    return what, "take fewer levels: with one step a pass there are no windows"
+    return what, "take fewer levels, or a larger field"
 
 
 def _groups(sites: tuple[Sites, ...]) -> tuple[o.Sites, ...]:

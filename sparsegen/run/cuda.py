@@ -214,7 +214,8 @@ class Executor:
             for i in range(done, part.times):
                 step = part.cycle[i % len(part.cycle)]
                 numbers = plan.numbers(step.program, steps)
-                here = {**where, **{name: where[name] + steps * nbytes for name, nbytes in plan.rows.items()}}
+                first = plan.before(step.program, steps)
+                here = {**where, **{name: where[name] + first * nbytes for name, nbytes in plan.rows.items()}}
                 steps += step.program.steps
                 given = None if numbers is None else numbers.tobytes()
                 for ready, (start, names) in zip(self.loaded(step.program), self._launches(step), strict=True):

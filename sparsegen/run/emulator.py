@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,21 @@ from sparsegen.backends.emulator import ALL, Finding, Report
 from sparsegen.backends.emulator import run as emulate
 from sparsegen.ir.module import Module
 from sparsegen.ir.op import Stencil
-from sparsegen.ir.op_sites import TIMED
 from sparsegen.ir.op_update import ALL_SCALARS, SCALARS, Update
 from sparsegen.ir.types import Buffer
 from sparsegen.pipelines import Program
-from sparsegen.plan import COUNTER, KEPT, OUT, SCRATCH, Plan, buffers, constant, launches
+from sparsegen.plan import (
+    COUNTER,
+    KEPT,
+    OUT,
+    SCRATCH,
+    Plan,
+    buffers,
+    constant,
+    launches,
+    rows_of,
+    with_rows,
+)
 from sparsegen.run.estimate import lane_ops
 from sparsegen.run.host import Arrays, HostArray, flat, results
 from sparsegen.run.slow import say_if_long
@@ -47,17 +57,21 @@ def run_plan(plan: Plan, given: Arrays, new: Arrays, work: str, cells: int) -> N
     with results(new) as made:
         where = {name: flat(a) for name, a in given.items()} | made
         where |= {name: poisoned(space.size, space.dtype, name) for name, space in plan.workspaces.items()}
-        done = 0
-        for index, step in enumerate(plan.run()):
+        for index, (program, arrays) in enumerate(passes(plan, where)):
             if meter is not None:
                 meter.begin(index)
-            arrays = {role: where[name] for role, name in step.arrays}
-            for role, name in step.arrays:
-                if (nbytes := plan.rows.get(name)) is not None:
-                    row = nbytes // where[name].itemsize
-                    arrays[role] = where[name][done * row : (done + step.program.steps) * row]
-            run_module(step.program.warp, arrays | _scalars(plan, step.program, done), CALL_CHECKS, meter)
-            done += step.program.steps
+            run_module(program.warp, arrays, CALL_CHECKS, meter)
+
+
+def passes(plan: Plan, where: Arrays) -> Iterator[tuple[Program, dict[str, HostArray]]]:
+    """All passes of a plan in order, each with the (flat) arrays of its roles; ``where``: every array by name."""
+    done = 0
+    for step in plan.run():
+        program, arrays = step.program, {role: where[name] for role, name in step.arrays}
+        for role, row in rows_of(program).items():
+            arrays[role] = arrays[role][plan.before(program, done) * row.size :][: row.param.size]
+        yield program, arrays | _scalars(plan, program, done)
+        done += program.steps
 
 
 def pitches(program: Program) -> dict[str, int]:
@@ -72,15 +86,15 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
     The pass runs on rows as far apart as it was lowered for.  With ``checks`` every checker is on, and a write between
     the rows of a result, or an integer of the workspace that is not left as zero, is an error as well.
     """
-    apart, fields, made = pitches(program), dict[str, HostArray](), dict[str, HostArray]()
+    program = with_rows(program, program.steps)
+    apart, timed, fields, made = pitches(program), rows_of(program), dict[str, HostArray](), dict[str, HostArray]()
     first = next(given[role] for role in (*apart, *given) if role in given)  # tables, which are flat, come later
     cols = first.shape[-1]
     for role, param in buffers(program.warp):
         pitch = apart.get(role)
         if pitch is None:
-            fields[role] = flat(given[role]) if role in given else poisoned(param.size, param.dtype.numpy(), role)
-            if role.startswith(TIMED):
-                fields[role] = fields[role][: param.size]
+            own = given[role][..., : program.steps, :] if role in timed and role in given else given.get(role)
+            fields[role] = poisoned(param.size, param.dtype.numpy(), role) if own is None else flat(own)
         else:
             size = given[role].size if role in given else first.size  # what items of a batch share is one item's
             fields[role] = poisoned(size // cols * pitch, first.dtype)
@@ -126,10 +140,10 @@ def check(plan: Plan, given: Arrays, wanted: Callable[[int], Arrays]) -> Report:
     ``wanted`` works out the reference's results after so many time steps.
     """
     total = Report()
+    # a role that is no array's name is that of the array that is bound to it, in the first pass if not in a later one
+    own = {role: given[name] for step in reversed(plan.firsts) for role, name in step.arrays if name in given}
     for step in plan.firsts:
-        program, arrays = step.program, step.arrays
-        names = dict(arrays)  # a role that is no array's name is that of the array that is bound to it
-        own = {role: given[name] for role, name in arrays if name in given}
+        program, names = step.program, dict(step.arrays)
         made, reports = run_pass(program, {**own, **given, **_scalars(plan, program, 0)}, checks=True)
         finite = all(np.isfinite(a).all() for a in given.values() if a.dtype.kind not in "iu")
         for role, got in made.items():

@@ -1,8 +1,9 @@
 """``stencil_op``: time steps of a kernel as an operator of torch, with gradients.
 
-``sparsegen::stencil(inputs, plan)`` takes the levels of every field, the coefficients and the scalars, ``plan`` is the
-handle of a :class:`~sparsegen.torch.trajectory.Trajectory`.  Its gradient by fields alone is
-``sparsegen::stencil_adjoint(inputs, grads, plan)``, the adjoint kernel, of which the fields among the inputs are not
+``sparsegen::stencil(inputs, plan)`` takes the levels of every field, the coefficients, the signals of sources and the
+scalars, and gives the levels and what receivers have recorded; ``plan`` is the handle of a
+:class:`~sparsegen.torch.trajectory.Trajectory`.  Its gradient by fields and signals alone is
+``sparsegen::stencil_adjoint(inputs, grads, plan)``, the adjoint kernel, of which those among the inputs are not
 read; ``stencil_grad(inputs, grads, plan, wanted)`` has those by coefficients and scalars, too.  They take tensors and
 integers, so ``torch.compile`` puts them in its graphs whole.  They run on torch's current stream; none of them has a
 gradient but the first.
@@ -31,7 +32,7 @@ def _packed(tensors: Any) -> list[Any]:
 def _forward(inputs: Any, plan: int) -> Any:
     try:
         own, given = Trajectory.of(plan), _packed(inputs)
-        return own.run(own.kernel, own.state(given), own.given(given), own.numbers(given))
+        return own.run(own.kernel, own.state(given), own.given(given), own.numbers(given), own.rows(given))
     except SparsegenError as error:
         if error.loc is None:
             error.loc = user_loc()
@@ -40,7 +41,9 @@ def _forward(inputs: Any, plan: int) -> Any:
 
 def _adjoint(inputs: Any, grads: Any, plan: int) -> Any:
     own, given = Trajectory.of(plan), _packed(inputs)
-    return own.run(own.adjoint, _packed(grads), own.given(given), own.numbers(given))
+    levels, records = own.parted(_packed(grads))
+    made = own.run(own.adjoint, levels, own.given(given), own.numbers(given), records)
+    return own.by_inputs(*own.parted(made, own.signals.values()))
 
 
 def _grad(inputs: Any, grads: Any, plan: int, wanted: Any) -> Any:
@@ -52,15 +55,18 @@ def _like(inputs: Any, count: int) -> list[Any]:
 
 
 def _fake(inputs: Any, plan: int) -> Any:
-    return _like(inputs, len(Trajectory.of(plan).places))
+    own = Trajectory.of(plan)
+    return [*_like(inputs, len(own.places)), *own.records(inputs[0])]
 
 
 def _fake_adjoint(inputs: Any, grads: Any, plan: int) -> Any:
-    return _like(inputs, len(grads))
+    return _fake_grad(inputs, grads, plan, ())
 
 
 def _fake_grad(inputs: Any, grads: Any, plan: int, wanted: Any) -> Any:
-    return [*_like(inputs, len(grads)), *(torch.empty_like(inputs[at]) for at in wanted)]
+    own = Trajectory.of(plan)
+    others = (torch.empty_like(inputs[at], memory_format=torch.contiguous_format) for at in (*own.signals, *wanted))
+    return [*_like(inputs, len(own.places)), *others]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -68,21 +74,17 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.own = Trajectory.of(ctx.plan)  # which lives until the gradient is there
     ctx.save_for_backward(*tensors)
     ctx.wanted = [at for at in (*ctx.own.coefs, *ctx.own.scalars) if tensors[at].requires_grad]
-    if ctx.wanted and ctx.own.kernel.batch is not None:
-        raise StencilError(
-            f"{ctx.own.kernel!r} has no gradients by coefficients, those of a batch, yet",
-            hint="detach the coefficients, or compile without batch and call the operator for each item",
-        )
 
 
 def _backward(ctx: Any, grads: Any) -> tuple[Any, None]:
     inputs, own = list(ctx.saved_tensors), ctx.own
-    given = [torch.zeros_like(inputs[at]) if g is None else g for at, g in zip(own.places, grads, strict=True)]
+    like = [*(inputs[at] for at in own.places), *own.records(inputs[0])]
+    given = [torch.zeros_like(made) if g is None else g for made, g in zip(like, grads, strict=True)]
     if ctx.wanted:
         made = torch.ops.sparsegen.stencil_grad(inputs, given, ctx.plan, ctx.wanted)
     else:
         made = torch.ops.sparsegen.stencil_adjoint(inputs, given, ctx.plan)
-    by = dict(zip([*own.places, *ctx.wanted], made, strict=True))
+    by = dict(zip([*own.places, *own.signals, *ctx.wanted], made, strict=True))
     return [by.get(at) for at in range(len(inputs))], None
 
 
@@ -122,8 +124,10 @@ class StencilOp(torch.nn.Module):
         calls = self._own.calls
         values, _ = calls.values(args, named, {})
         made = torch.ops.sparsegen.stencil([*calls.given(values).values(), *self._own.tensors(values)], self.plan)
-        fields = tuple(self._own.nested(made).values())
-        return fields[0] if len(fields) == 1 else fields
+        levels, records = self._own.parted(made)
+        fields = tuple(self._own.nested(levels).values())
+        result = fields[0] if len(fields) == 1 else fields
+        return (result, *records.values()) if records else result
 
     def extra_repr(self) -> str:
         """What a print of it says of the kernel."""
@@ -138,11 +142,16 @@ def stencil_op(k: Kernel) -> StencilOp:
     several levels, and makes the compiled number of steps.  Scalars are numbers, or tensors of one number or of one for
     each step.  It works under ``torch.compile``.
 
-    Gradients: by fields, all levels of them, through ``k.adjoint()``: one call of as many steps.  By coefficients as
-    well, and by scalars that are tensors (by ``dt`` through the time, too), of any formula of them: then the forward
-    steps are made twice more, from states that are kept every ``sqrt(steps)`` steps, so that the backward pass holds
-    ``2 sqrt(steps)`` states, and each step back is a launch of its own (of the adjoint, and of the derivative by each
-    scalar and each read of a coefficient).  The forward pass keeps only its inputs.  There are no second derivatives.
+    With sources and receivers each source's signal [steps, points] is given by name, as to ``k``, and behind the fields
+    come the records.
+
+    Gradients: by fields, all levels of them, and by signals, from fields and records, through ``k.adjoint()``: one call
+    of as many steps.  By coefficients as well, and by scalars that are tensors (by ``dt`` through the time, too), of
+    any formula of them: then the forward steps are made twice more, from states that are kept every ``sqrt(steps)``
+    steps, so that the backward pass holds ``2 sqrt(steps)`` states, and each step back is a launch of its own (of the
+    adjoint, of what happens at sites, and of the derivative by each scalar and each read of a coefficient).  Of what
+    the items of a batch share it is the sum over items.  The forward pass keeps only its inputs.  There are no second
+    derivatives.
 
     StencilError, BoundaryError or ProductError for a kernel that has no adjoint.
     """

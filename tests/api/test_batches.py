@@ -225,8 +225,8 @@ def refusals() -> list[tuple[Any, dict[str, Any], type[SparsegenError], str]]:
         (averages(2), {"shared": "c"}, StencilError, "pass batch"),
         (u, {"batch": 2, "shared": None}, StencilError, "name coefficients"),
         (u, {"batch": 2, "shared": (3,)}, StencilError, "name coefficients"),
-        (u, {"batch": 2, "shared": "u"}, StencilError, "coefficients: c"),
-        (u, {"batch": 2, "shared": ("c", "gain")}, StencilError, "coefficients: c"),
+        (u, {"batch": 2, "shared": "u"}, StencilError, "coefficients and sources: c"),
+        (u, {"batch": 2, "shared": ("c", "gain")}, StencilError, "coefficients and sources: c"),
     ]
 
 

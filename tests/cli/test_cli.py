@@ -93,6 +93,25 @@ def test_general_updates(folder: Path) -> None:
     assert "--in is one field" in refused
 
 
+def test_batches(folder: Path) -> None:
+    (folder / "shots.py").write_text(
+        "import sparsegen as sg\n\n@sg.stencil\ndef wave(u: sg.Field(levels=2), c: sg.Coef):\n"
+        "    return 2 * u[0, 0] - u.prev[0, 0] + c[0, 0] * (u[0, 1] + u[0, -1] - 2 * u[0, 0])\n\n"
+        "shots = wave.with_sites(at=sg.Source([[3, 4.5]]), heard=sg.Receiver([[3, 9]]))\n"
+    )
+    how = ("--batch", "3", "--shared", "c", "--shape", "16x40", "--steps", "2")
+    told = run(folder, "run", "shots.py:shots", *how, "--shared", "at", "--backend", "reference", "--out", "out.npy")
+    assert "batch=3" in told.stdout and "heard min" in told.stdout
+    assert np.load(folder / "out.npy").shape == (2, 3, 16, 40)  # both levels
+    assert "a batch of 3, which share c" in run(folder, "explain", "shots.py:wave", *how, "--device", "h200").stdout
+    assert "blockIdx.y" in run(folder, "gen", "shots.py:shots", *how, "--device", "h200").stdout
+    assert "0 errors" in run(folder, "check", "heat.py", "--batch", "2", "--shape", "16x64", "--device", "h200").stdout
+    np.save(folder / "u.npy", np.random.default_rng(0).random((2, 24, 32)))
+    run(folder, "run", "heat.py", "--batch", "2", "--in", "u.npy", "--backend", "reference", "--out", "v.npy")
+    assert np.load(folder / "v.npy").shape == (2, 24, 32)
+    assert "without a batch" in run(folder, "run", "shots.py:wave", "--shared", "c", status=2).stderr
+
+
 def test_gen_and_opt(folder: Path) -> None:
     common = ("heat.py", "--shape", "40x64", "--schedule", "direct", "--device", "h200")
     assert 'extern "C" __global__' in run(folder, "gen", *common).stdout

@@ -35,7 +35,7 @@ def test_commands_and_options(tmp_path: Path) -> None:
     assert {"explain", "gen", "run", "check", "bench", "devices", "opt", "cache", "--version"} <= completed(
         tmp_path, "sparsegen "
     )
-    assert completed(tmp_path, "sparsegen gen heat.py --s") == {"--shape", "--steps", "--schedule"}
+    assert completed(tmp_path, "sparsegen gen heat.py --s") == {"--shape", "--steps", "--schedule", "--shared"}
     assert completed(tmp_path, "sparsegen gen heat.py --level s") == {"sass"}
 
 

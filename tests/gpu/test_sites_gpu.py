@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
+from tests.api.test_shots import ITEMS, flat, item_of, survey
 from tests.api.test_sites import SCHEDULES, SHAPES, STEPS, two
 
 pytestmark = pytest.mark.gpu
@@ -31,8 +32,35 @@ def test_every_schedule_is_as_the_reference(axes: int, line: str, boundary: Any)
             assert np.abs(a - b).max() <= 1e-12 * max(1, np.abs(b).max())
 
 
-def flat(result: Any) -> list[Any]:
-    return [a for part in result for a in flat(part)] if isinstance(result, tuple) else [result]
+@pytest.mark.parametrize(("axes", "line"), [(axes, line) for axes, lines in SCHEDULES.items() for line in lines])
+def test_shots_of_a_batch_are_as_single_ones(axes: int, line: str) -> None:
+    update, shape = survey(axes), SHAPES[axes]
+    kernel = sg.compile(update, shape, STEPS, batch=ITEMS, shared="more", schedule=line, backend="cuda")
+    one = sg.compile(update, shape, STEPS, schedule=kernel.schedule, backend="cuda")
+    for steps in (1, STEPS, 2 * STEPS + 1):
+        plain = sg.compile(update, shape, steps, batch=ITEMS, shared="more", backend="reference")
+        given = plain.random()
+        made = flat(kernel(**given, steps=steps))
+        for a, b in zip(made, flat(plain(**given)), strict=True):
+            assert np.abs(a - b).max() <= 1e-12 * max(1, np.abs(b).max())
+        for i in range(ITEMS):
+            want = flat(one(**item_of(given, i, ("more",)), steps=steps))
+            assert all(np.array_equal(a[i], b) for a, b in zip(made, want, strict=True))
+
+
+def test_tensors_with_a_signal_for_each_item() -> None:
+    torch = pytest.importorskip("torch")
+    kernel = sg.compile(survey(2, "f32"), SHAPES[2], STEPS, batch=ITEMS, backend="cuda")
+    given = sg.compile(survey(2, "f32"), SHAPES[2], 11, batch=ITEMS, backend="reference").random()
+    tensors = {
+        name: tuple(torch.from_numpy(a).cuda() for a in value) if isinstance(value, tuple)
+        else torch.from_numpy(value).cuda() if isinstance(value, np.ndarray) else value
+        for name, value in given.items()
+    }  # fmt: skip
+    *_, last = kernel.run(**tensors, steps=11, every=4, progress=False)
+    want = kernel(**given, steps=11)[-1]
+    assert last.records["heard"].shape == want.shape == (ITEMS, 11, 4)
+    assert np.abs(last.records["heard"] - want).max() <= 1e-4
 
 
 def test_tensors_and_a_signal_of_the_host() -> None:

@@ -103,3 +103,30 @@ def test_copies_without_an_index_are_refused() -> None:
     func = w.Func("k", (src,), (tile, bars), (1, 1, 1), 32, (w.If(TID.eq(0), (copy,)),))
     with pytest.raises(IRError, match="has no index of @src"):
         Batch(2).run(Module("k", (func,), (Launch("k", ("in",)),)))
+
+
+def test_items_of_rows_are_as_far_apart_as_a_launch_says() -> None:
+    """Two rows of five numbers a pass."""
+    signal, sums = Buffer("signal", f32, 10, "global"), Buffer("sums", f32, 5, "global")
+    x, y, s = Value("x", f32), Value("y", f32), Value("s", f32)
+    body = (
+        w.If(TID.lt(5), (
+            w.Ld((x,), signal, TID), w.Ld((y,), signal, TID + 5), w.Binary((s,), "add", x, y), w.St(sums, TID, (s,)),
+        )),
+    )  # fmt: skip
+    func = w.Func("k", (signal, sums), (), (1, 1, 1), 32, body)
+    one = Module("k", (func,), (Launch("k", ("in.steps.shot", "out")),))
+    made = Batch(4).run(one)
+    verify(made)
+    assert parse_module(print_module(made)) == made
+    assert made.launches[0].args == ("in.steps.shot", "out", "apart.in.steps.shot")
+    assert made.constants["apart.in.steps.shot"].tolist() == [10]
+    (*_, distance) = func_of(made).params
+    given, out = np.random.default_rng(0).random((8, 5)).astype(np.float32), np.full(20, np.nan, np.float32)
+    for apart in (10, 5):
+        args = {"signal": given.reshape(-1), "sums": out, distance.name: apart}
+        emulator.run(func_of(made), args).raise_if_errors()
+        first = np.arange(4) * (apart // 5)
+        assert np.array_equal(out.reshape(4, 5), given[first] + given[first + 1])
+    shared = Batch(4, "in.steps.shot").run(one)
+    assert len(func_of(shared).params) == 2 and not shared.constants

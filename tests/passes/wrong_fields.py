@@ -164,7 +164,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("resident_update", tla.HeldSteps, {"keep": (0, 1, 3)}, "cells away reach beyond the neighbouring thread"),
     ("resident_update", tla.HeldSteps, {"closed": (True, True, False)}, "one window is not all of axis 1"),
     ("resident_update", tla.HeldSteps, {"sides": (PERIODIC,)}, "1 boundaries of 1 fields"),
-    ("resident_update", tla.HeldSteps, {"number": Value("number", s32, 0, 1)}, "what runs after a step"),
+    ("resident_update", tla.HeldSteps, {"number": Value("number", s32, 0, 1)}, "what runs before or after a step"),
     ("sites", tst.AddSources, {"count": 2}, "2 signals of"),
     ("sites", tst.AddSources, {"begin": Buffer("shot_places", s32, 12, "global")}, "the entries of"),
     ("sites", tst.RecordCells, {"count": 99}, "99 cells of"),

@@ -28,7 +28,7 @@ from sparsegen.ir.module import Module
 from sparsegen.ir.tensor_copy import tensor_maps
 from sparsegen.ir.types import Buffer
 from sparsegen.plan import SCRATCH, Plan, constant, launches
-from sparsegen.run.emulator import poisoned
+from sparsegen.run.emulator import passes, poisoned
 from sparsegen.run.host import flat
 from tests.printed.assembly import without_assembly
 
@@ -211,7 +211,7 @@ def run_plan(plan: Plan, given: Mapping[str, Array], new: Mapping[str, Array]) -
     where = {name: flat(a).copy() for name, a in given.items()}
     where |= {name: poisoned(a.size, a.dtype) for name, a in new.items()}
     where |= {name: poisoned(space.size, space.dtype, name) for name, space in plan.workspaces.items()}
-    for step in plan.run():
-        Program.of(step.program.warp).run({role: where[name] for role, name in step.arrays})
+    for made, arrays in passes(plan, where):
+        Program.of(made.warp).run(arrays)
     for name, a in new.items():
         a[...] = where[name].reshape(a.shape)

@@ -138,6 +138,19 @@ def driven(steps: int, schedule: str, dtype: str = "f64") -> Any:
     return compile_for(sg.stencil(dtype=dtype, boundary=sg.neumann)(heat), (12, 40), steps, schedule=schedule)
 
 
+def shots(steps: int, schedule: str, **batch: Any) -> Any:
+    """Sources and receivers of a step with a scalar."""
+
+    def flow(u: sg.Field, c: sg.Coef, dt: sg.Scalar) -> sg.Value:
+        return u[0, 0] + dt * c[0, 0] * (u[0, 1] + u[1, 0] - 2 * u[0, 0])
+
+    sites = {"shot": sg.Source([[3.0, 4.5], [9.0, 60.0]]), "heard": sg.Receiver([[5.0, 6.5], [3, 4], [0, 69]])}
+    what = sg.stencil(dtype="f64", boundary=sg.periodic)(flow).with_sites(**sites)
+    return compile_for(what, (12, 70), steps, schedule=schedule, **batch)
+
+
+SHOTS = ["in_u_0", "in_c_0", "in_steps_shot", "out_u_0", "out_steps_heard", "scalars"]
+BACK = ["in_u_0", "in_c_0", "in_steps_heard", "out_u_0", "out_steps_shot", "scalars"]
 DRIVEN = ["in_u_0", "out_u_0", "scalars"]
 WAVE = ["in_u_0", "in_u_1", "in_c_0", "out_u_0", "out_u_1"]
 #: A kernel; the launches of its passes as the file has them; the arguments before the workspace; what is to be read.
@@ -157,6 +170,11 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "stepped": (lambda: driven(7, "direct"), 3, DRIVEN, "read before the call returns"),
     "all_scalars": (
         lambda: driven(5, "resident tiles=2x2 rows=2 cols=1 warps=4 every=2"), 0, DRIVEN, "MemcpyAsync(s_steps_scalars"
+    ),
+    "shots": (lambda: shots(8, "stream levels=3 cols=4"), 9, SHOTS, "out_steps_heard + step * 3"),
+    "shots_of_a_batch": (lambda: shots(7, "direct", batch=2, shared="c"), 9, SHOTS, "out of heard, 2x7x3; 42 elements"),
+    "shots_back": (
+        lambda: shots(7, "direct").adjoint("stream levels=3 cols=4"), 9, BACK, "in_steps_heard + (6 - step) * 3",
     ),
     "bitmap": (bitmap, 1, ["in", "scale", "out", "index", "masks", "values"], "cudaMemsetAsync(s_workspace_counter"),
     "csr": (csr, 1, ["in", "bias", "residual", "out", "idx", "values", "segments"], "MemsetAsync(s_workspace_counter"),

@@ -92,6 +92,15 @@ def test_steps_on_three_axes(sides: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     alike(kernel, monkeypatch, program.run_plan)
 
 
+@pytest.mark.parametrize("line", ["direct", "stream levels=2 cols=4"])
+def test_shots_of_a_batch(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signals and records have rows of all steps for each item, of which a pass takes some."""
+    sites = {"shot": sg.Source([[3.5, 9.25], [3.0, 9.0]]), "heard": sg.Receiver([[4.5, 11.0], [2.0, 2.5]])}
+    update = wave(boundary=sg.neumann).with_sites(**sites)
+    kernel = sg.compile(update, (13, 70), 5, batch=2, device="h200", backend="emulator", schedule=line)
+    alike(kernel, monkeypatch, program.run_plan)
+
+
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16"])
 def test_an_update_of_functions(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def every(u: Any) -> Any:

@@ -1,8 +1,8 @@
 """How sources and receivers of an update come into its passes, and what they add to their time.
 
-Behind a pass of one step they change and read what it has stored.  Passes of several steps have windows of ``tiled``
-made again, of as many steps; of the shapes that fit that is taken which is expected to take least time, for as many
-windows as have a site.
+Behind a pass of one step they change and read what it has stored.  Passes of several steps, and those of an adjoint,
+whose sites come before the step, have windows of ``tiled`` made again, of as many steps; of the shapes that fit that is
+taken which is expected to take least time, for as many windows as have a site.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ class SiteWindows(NamedTuple):
     seconds: float
 
 
-def site_pass(update: Update, shape: tuple[int, ...], levels: int, device: DeviceProfile) -> Pass | None:
+def site_pass(
+    update: Update, shape: tuple[int, ...], levels: int, device: DeviceProfile, backwards: bool = False
+) -> Pass | None:
     """What puts kernels for the sites behind a pass of so many steps; None where no windows fit."""
     from sparsegen.ir.kernels.stored_sites import StoredSites
     from sparsegen.ir.kernels.update_sites import UpdateSites
 
-    if levels == 1:
+    if levels == 1 and not backwards:
         return StoredSites()
     if (found := site_windows(update, shape, levels, device)) is None:
         return None
@@ -52,9 +54,11 @@ def site_pass(update: Update, shape: tuple[int, ...], levels: int, device: Devic
     return UpdateSites(s.planes, s.rows, s.cols, s.warps, levels, resident(update, s, device))
 
 
-def site_seconds(update: Update, shape: tuple[int, ...], levels: int, device: DeviceProfile) -> float | None:
+def site_seconds(
+    update: Update, shape: tuple[int, ...], levels: int, device: DeviceProfile, backwards: bool = False
+) -> float | None:
     """What sites add to the time of a pass of so many steps; None where no windows fit."""
-    if levels == 1:
+    if levels == 1 and not backwards:
         return len(update.sites) * terms.STARTING * device.launch_s
     found = site_windows(update, shape, levels, device)
     return None if found is None else found.seconds
@@ -71,7 +75,7 @@ def site_windows(update: Update, shape: tuple[int, ...], levels: int, device: De
         held = numbers(alone, shape, s)
         assert held is not None  # misfit has said so
         count = _listed(held, sources, receivers)
-        cost, room = FAMILY.cost(alone, shape, s, device), device.sms * resident(alone, s, device)
+        cost, room = FAMILY.cost(alone, shape, s, device), device.own_sms * resident(alone, s, device)
         start = terms.STARTING * device.launch_s
         launches = (1 + len(update.receivers)) * start
         seconds = launches + (cost.time - start) * -(-count // room) / -(-held.blocks // room)
@@ -98,11 +102,8 @@ def _listed(held: Held, sources: npt.NDArray[Any], receivers: npt.NDArray[Any]) 
     return len(np.unique(own(held, np.concatenate([receivers, *near])).blocks))
 
 
-def with_sites(cost: Cost, update: Update, shape: tuple[int, ...], device: DeviceProfile) -> Cost:
-    """The cost of a pass on fields of ``shape`` with that of its sites; such a pass has windows for them."""
-    if not update.sites:
-        return cost
-    seconds = site_seconds(update, shape, cost.steps_per_launch, device)
+def with_sites(cost: Cost, seconds: float | None) -> Cost:
+    """The cost of a pass with the seconds of its sites, for which it has windows."""
     assert seconds is not None  # who asks has made sure
     law = _law(cost.law)
     values = {**cost.values, "sites": seconds}
