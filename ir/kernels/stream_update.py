@@ -15,7 +15,7 @@ from .. import tile as t
 from .. import tile_walk as tw
 from ..boundary_map import EDGE, PERIODIC
 from ..errors import ScheduleError
-from ..expr import Value
+from ..expr import Expr, Value, maximum, minimum
 from ..grid import Grid
 from ..layout import layout
 from ..module import Module
@@ -105,6 +105,13 @@ class StreamUpdate:
         if all(pair[0][0] == "periodic" for sides in border for pair in sides):
             border = ()
 
+        # a turn that meets no end of the rows does not look for one
+        ends = n.ry > 0 and any(sides[0][0][0] != "periodic" for sides in border[: len(op.fields)])
+
+        def calm(y: Expr) -> tuple[Expr, ...]:
+            first, end = (minimum(maximum(turn - y, 0), n.turns) for turn in n.calm(op.shape[0]))
+            return (first, maximum(first, end)) if ends else ()
+
         def body(loop: t.ForTiles) -> list[Op]:
             def fetch(source: tuple[str, int]) -> tw.Fetch:
                 i, ahead = title[source], n.waiting[source].ahead if source in n.waiting else 0
@@ -126,17 +133,20 @@ class StreamUpdate:
                     layout=place, grid=Grid(op.shape, pitch_out[i]), box=whole, vector=wide_out[i],
                 )  # fmt: skip
 
-            levels = UpdateLevels(
-                news=tuple(row.values()), olds=tuple(old.values()), kept=kept,
-                rings=tuple(of[source] for source in n.waiting), turn=turn, at=loop.at, fields=op.fields, code=code,
-                results=results, count=op.levels, stages=self.stages, layout=place,
-                grid=Grid(op.shape, op.pitch[0]), sides=border, scalars=next(iter(scalars), None),
-            )  # fmt: skip
+            def levels(rows: bool) -> UpdateLevels:
+                return UpdateLevels(
+                    news=tuple(row.values()), olds=tuple(old.values()), kept=kept,
+                    rings=tuple(of[source] for source in n.waiting), turn=turn, at=loop.at, fields=op.fields,
+                    code=code, results=results, count=op.levels, stages=self.stages, layout=place,
+                    grid=Grid(op.shape, op.pitch[0]), sides=border, rows=rows, scalars=next(iter(scalars), None),
+                )  # fmt: skip
+
+            emits = [emit(i, made) for i, made in enumerate(n.outputs)]
             walk = tw.Walk(
                 turn=turn, held=(*row.values(), *old.values()), turns=n.turns, stages=self.stages,
                 scope="lane" if private else "warp", via="cp.async", unroll=self.unroll,
                 fill=tuple(map(fetch, params)), read=tuple(map(take, n.fields)),
-                body=(levels, *(emit(i, made) for i, made in enumerate(n.outputs))),
+                body=(levels(True), *emits), inner=(levels(False), *emits) if ends else (), calm=calm(loop.at[0]),
             )  # fmt: skip
 
             return [*(t.Alloc(buf=rows, zeroed=True) for rows in kept), walk]

@@ -269,11 +269,14 @@ def store(
     """Stores adjacent cells of a row from ``at`` on where their plane and row are ``there``, those inside the field."""
     b, nx, first = cx.b, grid.extent[2], grid.element(at)
     inside = [all_of(there, as_expr(at[2] + c).lt(nx)) for c in range(len(values))]
-    if wide > 1:
-        whole = b.let("whole", inside[-1])
-        b.st(out, first, *values, where=whole)
-        if nx % wide == 0:
-            return
-        inside = [all_of(one, whole.eq(0)) for one in inside]  # single cells at the end of a row
-    for c, value in enumerate(values):
-        b.st(out, first + c, value, where=b.let("in", inside[c]))
+
+    def single() -> None:
+        for c, value in enumerate(values):
+            b.st(out, first + c, value, where=b.let("in", inside[c]))
+
+    if wide == 1:
+        single()
+        return
+    b.st(out, first, *values, where=b.let("whole", inside[-1]))
+    if nx % wide:  # single cells at the end of a row
+        cx.guard(all_of(inside[0], as_expr(at[2] + (wide - 1)).ge(nx)), single)

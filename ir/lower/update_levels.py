@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from .. import formula as f
 from .. import tile_update as t
-from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of, maximum
+from ..expr import FALSE, Expr, Value, any_of, maximum
 from ..op import Sides
 from ..types import Buffer
 from .border_columns import Columns, Image, images
@@ -70,21 +69,15 @@ class _Levels:
         self.sides: dict[str, Sides] = dict(zip((*self.names, ""), op.sides, strict=False))
         #: Whether the lane's first column is this one: those of lanes near a border.
         self.firsts: dict[int, Expr] = {}
-        #: Whether rows near a border may come: a second body has what that takes.
-        self.near = False
         #: Rows on their way to later levels: (field, steps, lag) -> registers, the one that has come farthest last.
         self.saved: dict[tuple[str, int, int], Buffer] = {}
         self.formula = Formula(cx, op.code, op.news[0].dtype, op.scalars)
 
     def run(self) -> None:
+        cx, op = self.cx, self.op
         self.formula.prepare()
-        if self.op.sides:
+        if op.sides:
             self._name_firsts()
-        self.cx.branch(self._clear(), partial(self._turn, False), partial(self._turn, True))
-
-    def _turn(self, near: bool) -> None:
-        """All levels, with or without what rows near a border take."""
-        cx, op, self.near, self.saved = self.cx, self.op, near, {}
         for name in self.names:
             for steps, lag in self.n.saved(name):
                 self._begin(name, steps, lag)
@@ -187,14 +180,6 @@ class _Levels:
             self._put(buf, at, values)
 
     # ---------------------------------------------------------------------------------------- the border
-    def _clear(self) -> Expr:
-        """Whether a turn works on rows of which none is near a border: they are, but for the first and the last."""
-        n, kinds = self.n, {side[0] for name in self.names for side in self._side(name, 0)}
-        if kinds <= {"periodic"} or not n.ry:
-            return TRUE
-        # the last level makes what lies a radius above the rows that it reads, of which a frozen side keeps a radius
-        return all_of(self.newest.ge((self.op.count + 2) * n.ry), self.newest.lt(self.op.grid.extent[0]))
-
     def _name_firsts(self) -> None:
         """Names whether the lane's first column is one of those from which a border is in reach."""
         nx, reach = self.op.grid.extent[1], self._reach
@@ -255,7 +240,7 @@ class _Levels:
     def _set_rows(self, own: list[Value], name: str, row: Expr) -> None:
         """A row beyond a side that holds a constant is full of it."""
         b, ny = self.cx.b, self.op.grid.extent[0]
-        for high, (kind, constant) in enumerate(self._side(name, 0) if self.near else ()):
+        for high, (kind, constant) in enumerate(self._side(name, 0) if self.op.rows else ()):
             if kind == "dirichlet":
                 out = b.let("out", row.ge(ny) if high else row.lt(0))
                 value = b.const(own[0].dtype, constant, hint="outside")
@@ -263,7 +248,7 @@ class _Levels:
 
     def _image_rows(self, own: list[Value], name: str, row: Expr, kept: Buffer, first: Expr, depth: int) -> None:
         """Rows inside stand also for those beyond a side: as far inside (neumann), or that at the edge (frozen)."""
-        if not self.near:
+        if not self.op.rows:
             return
         b, ny = self.cx.b, self.op.grid.extent[0]
         low, high = (kind for kind, _ in self._side(name, 0))
@@ -285,7 +270,7 @@ class _Levels:
         b, (ny, nx), ry, out = self.cx.b, self.op.grid.extent, self.n.ry, list(values)
         ends = (row.lt(ry), row.ge(ny - ry))
         near = [end for end, (kind, _) in zip(ends, self._side(name, 0), strict=True) if kind == "frozen" and ry]
-        if near and self.near:
+        if near and self.op.rows:
             stays = b.let("kept", any_of(*near))
             out = [b.select(stays, was, value) for was, value in zip(old, out, strict=True)]
         for at_end, (kind, _) in enumerate(self._side(name, 1)):

@@ -176,7 +176,7 @@ def test_explain_says_what_and_why() -> None:
     ):
         assert part in text, f"{part!r} is not in:\n{text}"
     once = sg.compile(wave(), (64, 64), device="h200", backend="emulator", schedule="direct").explain()
-    assert "and 1 copies of input levels" in once
+    assert "and 1 array copied" in once
 
 
 def test_schedules_are_ranked() -> None:
