@@ -20,6 +20,7 @@ from ..grid import Grid
 from ..layout import layout
 from ..module import Module
 from ..node import Op
+from ..numbers.arithmetic import up
 from ..numbers.rows import Rows
 from ..op import Sides
 from ..passes.manager import register
@@ -115,10 +116,13 @@ class StreamUpdate:
         def body(loop: t.ForTiles) -> list[Op]:
             def fetch(source: tuple[str, int]) -> tw.Fetch:
                 i, ahead = title[source], n.waiting[source].ahead if source in n.waiting else 0
+                sides = _sides(op, source[0])
+                # cells outside are set later, so that those which fill a row up to whole pieces are as good as any
+                columns = op.shape[1] if sides[1][0][0] == "periodic" else up(op.shape[1], wide_in[i])
                 return tw.Fetch(
                     ring=of[source], src=srcs[i], at=loop.at, turn=turn, above=n.above - ahead, lead=(n.lead,),
                     lines=1, width=n.width, step=n.step, stages=_slots(n, source), layout=place,
-                    grid=Grid(op.shape, pitch_in[i], _rows_as(_sides(op, source[0]))), vector=wide_in[i],
+                    grid=Grid((op.shape[0], columns), pitch_in[i], _rows_as(sides)), vector=wide_in[i],
                     border="piece",
                 )  # fmt: skip
 

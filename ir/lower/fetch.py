@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import tile_walk as t
-from ..boundary_map import map_index
-from ..expr import TRUE, Expr, all_of, binary, minimum
+from ..boundary_map import follow, map_index
+from ..expr import FALSE, TRUE, Expr, all_of, as_expr, binary, minimum
 from ..layout import Layout, bank_degree
 from .context import Context, phased
 from .copy import bring
@@ -52,42 +52,34 @@ def _column(op: t.Fetch, column: Expr, count: int) -> Expr:
 
 
 def _by_branch(cx: Context, op: t.Fetch) -> Callable[[], None]:
-    """A row of a warp's own ring; where pieces do not divide the extent, those across a border go column by column."""
+    """A row of a warp's own ring; where pieces do not divide the extent, those across a border go column by column,
+    in the few warps that have some."""
     b, place = cx.b, op.layout
     assert place is not None
     y, first = cx.resolve(op.at[0]), b.let("first", cx.resolve(op.at[1]) + cx.warp * op.step - op.lead[0])
     starts = lane_pieces(cx, op.width // 32 // op.vector, op.vector)
     places = [b.let("place", first + start) for start in starts]
-    straddles = op.grid.extent[1] % op.vector != 0  # windows elsewhere never ask
+    straddles = op.grid.extent[1] % op.vector != 0  # windows elsewhere have no piece across a border
     clear = b.let("clear", all_of(first.ge(0), (first + op.width).le(op.grid.extent[1]))) if straddles else TRUE
-    columns = places if straddles else [b.let("column", _column(op, at, op.vector)) for at in places]
-
-    def move(to: Expr, at: Expr, count: int) -> None:
-        bring(cx, op.ring, to, op.src, at, count)
-
-    def piece(to: Expr, start: Expr, column: Expr) -> None:
-        def one_by_one() -> None:
-            for e in range(op.vector):
-                move(to + e, start + _column(op, column + e, 1), 1)
-
-        inside = all_of(column.ge(0), column.le(op.grid.extent[1] - op.vector))
-        cx.branch(inside, lambda: move(to, start + column, op.vector), one_by_one)
+    columns = [b.let("column", _column(op, at, 1 if straddles else op.vector)) for at in places]
+    last = op.grid.extent[1] - op.vector
+    inside = [b.let("inside", all_of(at.ge(0), at.le(last))) if straddles else None for at in places]
 
     def turn() -> None:
         now = cx.resolve(op.turn)
         start = b.let("start", map_index(y - op.above + now, op.grid.extent[0], op.grid.sides[0]).index * op.grid.pitch)
         to = b.let("to", warp_slot(cx, op.ring.size // (cx.func.threads // 32) // op.stages, op.stages, now))
-        ends = [(to + place(at), column) for at, column in zip(starts, columns, strict=True)]
+        pieces = [(to + place(at), column, here) for at, column, here in zip(starts, columns, inside, strict=True)]
+        for end, column, here in pieces:
+            bring(cx, op.ring, end, op.src, start + column, op.vector, here)
 
-        def whole() -> None:
-            for end, column in ends:
-                move(end, start + column, op.vector)
+        def single() -> None:
+            for (end, column, here), at in zip(pieces, places, strict=True):
+                for e in range(op.vector):
+                    cell = follow(at, column, e, op.grid.extent[1], op.grid.sides[1]).index
+                    bring(cx, op.ring, end + e, op.src, start + cell, 1, as_expr(here or FALSE).eq(0))
 
-        def bordering() -> None:
-            for end, column in ends:
-                piece(end, start, column)
-
-        cx.branch(clear, whole, bordering)
+        cx.guard(clear.eq(0), single)
 
     return turn
 

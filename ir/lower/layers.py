@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .. import formula as f
 from .. import tile_layers as t
-from ..boundary_map import EDGE, Mapped, map_index
+from ..boundary_map import EDGE, Mapped, follow, map_index
 from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of, as_expr, maximum, minimum, select
 from ..grid import Grid, kept
 from ..numbers.layers import Array
@@ -83,6 +83,8 @@ def _pieces(cx: Context, op: t.FetchLayer) -> list[_Piece]:
         inside = all_of(column.ge(0), column.le(nx - op.piece)) if op.vector > 1 else FALSE
         if _whole(op) and x_sides[0][0] == "periodic":  # pieces wrap whole
             column, inside = b.let("wrapped", minimum(map_index(column, nx, x_sides).index, nx - op.piece)), TRUE
+        elif x_sides[0][0] == "periodic":  # the cells of others follow the one that the first cell is read from
+            column = b.let("wrapped", map_index(column, nx, x_sides).index)
         place = b.let("place", row * (op.cols + 2 * lead) + piece * op.piece)
         start = b.let("start", line.index * op.grid.pitch)
         whole, cell = b.let("whole", all_of(inside, line.inside)), map_index(column, nx, x_sides)
@@ -105,7 +107,7 @@ def _across(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, piece: _Piece
     b, nx, x_sides = cx.b, op.grid.extent[2], op.grid.sides[2]
     if not _whole(op):
         for e in range(op.piece):
-            cell = map_index(piece.column + e, nx, x_sides)
+            cell = follow(piece.column, piece.column, e, nx, x_sides)
             _cell(cx, op, to + e, source + cell.index, (plane, piece.line, cell))
         return
     inside = all_of(plane.inside, piece.line.inside, piece.inside.inside)
