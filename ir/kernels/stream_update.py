@@ -95,7 +95,14 @@ class StreamUpdate:
                if not n.through(*made)}  # fmt: skip
         wide_in = [vector(pitch, n.piece) for pitch in pitch_in]
         wide_out = [vector(pitch, n.piece) for pitch in pitch_out]
-        private = {*wide_in, *wide_out} == {self.per_lane}  # a lane copies just what it reads, and stores it itself
+        # columns outside that do not wrap are set later: those that fill a row up to whole pieces are as good as any
+        columns = [
+            op.shape[1] if _sides(op, name)[1][0][0] == "periodic" else up(op.shape[1], wide)
+            for (name, _), wide in zip(params, wide_in, strict=True)
+        ]
+        whole_in = not any(count % wide for count, wide in zip(columns, wide_in, strict=True))
+        # a lane copies just what it reads, and stores it itself
+        private = whole_in and {*wide_in, *wide_out} == {self.per_lane}
         title = {source: i for i, source in enumerate(params)}
         whole = tuple((0, size) for size in op.shape)
         turn = Value("row_turn", s32, 0, n.turns - 1)
@@ -116,14 +123,11 @@ class StreamUpdate:
         def body(loop: t.ForTiles) -> list[Op]:
             def fetch(source: tuple[str, int]) -> tw.Fetch:
                 i, ahead = title[source], n.waiting[source].ahead if source in n.waiting else 0
-                sides = _sides(op, source[0])
-                # cells outside are set later, so that those which fill a row up to whole pieces are as good as any
-                columns = op.shape[1] if sides[1][0][0] == "periodic" else up(op.shape[1], wide_in[i])
                 return tw.Fetch(
                     ring=of[source], src=srcs[i], at=loop.at, turn=turn, above=n.above - ahead, lead=(n.lead,),
                     lines=1, width=n.width, step=n.step, stages=_slots(n, source), layout=place,
-                    grid=Grid((op.shape[0], columns), pitch_in[i], _rows_as(sides)), vector=wide_in[i],
-                    border="piece",
+                    grid=Grid((op.shape[0], columns[i]), pitch_in[i], _rows_as(_sides(op, source[0]))),
+                    vector=wide_in[i], border="piece",
                 )  # fmt: skip
 
             def take(name: str) -> tw.Take:

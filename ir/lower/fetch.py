@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import tile_walk as t
-from ..boundary_map import follow, map_index
-from ..expr import FALSE, TRUE, Expr, all_of, as_expr, binary, minimum
+from ..boundary_map import map_index
+from ..expr import TRUE, Expr, all_of, any_of, as_expr, binary, maximum, minimum, select
 from ..layout import Layout, bank_degree
+from ..numbers.arithmetic import up
 from .context import Context, phased
 from .copy import bring
 
@@ -52,32 +53,44 @@ def _column(op: t.Fetch, column: Expr, count: int) -> Expr:
 
 
 def _by_branch(cx: Context, op: t.Fetch) -> Callable[[], None]:
-    """A row of a warp's own ring; where pieces do not divide the extent, those across a border go column by column,
-    in the few warps that have some."""
+    """A row of a warp's own ring; where pieces do not divide the extent, cells across a border go one by one, a lane
+    each, in the few warps that have some."""
     b, place = cx.b, op.layout
     assert place is not None
+    n, vector = op.grid.extent[1], op.vector
     y, first = cx.resolve(op.at[0]), b.let("first", cx.resolve(op.at[1]) + cx.warp * op.step - op.lead[0])
-    starts = lane_pieces(cx, op.width // 32 // op.vector, op.vector)
+    starts = lane_pieces(cx, op.width // 32 // vector, vector)
     places = [b.let("place", first + start) for start in starts]
-    straddles = op.grid.extent[1] % op.vector != 0  # windows elsewhere have no piece across a border
-    clear = b.let("clear", all_of(first.ge(0), (first + op.width).le(op.grid.extent[1]))) if straddles else TRUE
-    columns = [b.let("column", _column(op, at, 1 if straddles else op.vector)) for at in places]
-    last = op.grid.extent[1] - op.vector
-    inside = [b.let("inside", all_of(at.ge(0), at.le(last))) if straddles else None for at in places]
+    straddles = n % vector != 0  # windows elsewhere have no piece across a border
+    clear = b.let("clear", all_of(first.ge(0), (first + op.width).le(n))) if straddles else TRUE
+    # single cells are those that count, of a piece that ends outside and a halo beyond; of others any piece will do
+    cut, end = n - n % vector, up(n + op.lead[0], vector)
+    low, high = (first, as_expr(0)), (as_expr(cut), as_expr(end))
+    ends = [low, high]
+    if n > op.width:  # no window has both
+        begin, limit = (select(first.lt(0), below, above) for below, above in zip(low, high, strict=True))
+        ends = [(begin, limit)]
+    if straddles:
+        columns = [b.let("column", minimum(at, max(0, cut - vector))) for at in places]
+        here = [b.let("here", all_of(at.ge(0), any_of(at.lt(cut), at.ge(end)))) for at in places]
+    else:
+        columns, here = [b.let("column", _column(op, at, vector)) for at in places], [TRUE] * len(places)
 
     def turn() -> None:
         now = cx.resolve(op.turn)
         start = b.let("start", map_index(y - op.above + now, op.grid.extent[0], op.grid.sides[0]).index * op.grid.pitch)
         to = b.let("to", warp_slot(cx, op.ring.size // (cx.func.threads // 32) // op.stages, op.stages, now))
-        pieces = [(to + place(at), column, here) for at, column, here in zip(starts, columns, inside, strict=True)]
-        for end, column, here in pieces:
-            bring(cx, op.ring, end, op.src, start + column, op.vector, here)
+        for at, column, where in zip(starts, columns, here, strict=True):
+            bring(cx, op.ring, to + place(at), op.src, start + column, vector, None if where == TRUE else where)
 
         def single() -> None:
-            for (end, column, here), at in zip(pieces, places, strict=True):
-                for e in range(op.vector):
-                    cell = follow(at, column, e, op.grid.extent[1], op.grid.sides[1]).index
-                    bring(cx, op.ring, end + e, op.src, start + cell, 1, as_expr(here or FALSE).eq(0))
+            for begin, limit in ends:
+                for j in range(0, end - cut, 32):
+                    cell = b.let("cell", begin + (cx.lane + j))
+                    mine = all_of(cell.ge(first), cell.lt(first + op.width), cell.lt(limit))
+                    local = b.let("local", minimum(maximum(cell - first, 0), op.width - 1))
+                    source = start + map_index(cell, n, op.grid.sides[1]).index
+                    bring(cx, op.ring, to + place(local), op.src, source, 1, b.let("mine", mine))
 
         cx.guard(clear.eq(0), single)
 
