@@ -37,15 +37,6 @@ def map_index(i: ExprLike, n: int, sides: tuple[SideSpec, SideSpec]) -> Mapped:
     return Mapped(minimum(maximum(out, 0), n - 1), inside, below, low_value, high_value)
 
 
-def follow(at: Expr, read: Expr, by: int, n: int, sides: tuple[SideSpec, SideSpec]) -> Mapped:
-    """What :func:`map_index` makes of the index ``by`` after ``at``, which itself means the cell ``read``: on an axis
-    that wraps one comparison says it."""
-    if sides[0][0] != "periodic":
-        return map_index(at + by, n, sides)
-    there = select((read + by).ge(n), read + (by - n), read + by) if by else read
-    return Mapped(there, TRUE, there.lt(0), 0.0, 0.0)
-
-
 def any_cell(sides: Sides) -> Sides:
     """The sides for reads of a field whose cells outside matter only where an axis is periodic; else any cell will do.
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from .. import tile_walk as t
 from ..boundary_map import map_index
-from ..expr import TRUE, Expr, all_of, any_of, as_expr, binary, maximum, minimum, select
+from ..expr import TRUE, Expr, all_of, binary, minimum
 from ..layout import Layout, bank_degree
-from ..numbers.arithmetic import up
+from .across import Across
 from .context import Context, phased
 from .copy import bring
 
@@ -61,35 +61,25 @@ def _by_branch(cx: Context, op: t.Fetch) -> Callable[[], None]:
     y, first = cx.resolve(op.at[0]), b.let("first", cx.resolve(op.at[1]) + cx.warp * op.step - op.lead[0])
     starts = lane_pieces(cx, op.width // 32 // vector, vector)
     places = [b.let("place", first + start) for start in starts]
-    straddles = n % vector != 0  # windows elsewhere have no piece across a border
-    clear = b.let("clear", all_of(first.ge(0), (first + op.width).le(n))) if straddles else TRUE
-    # single cells are those that count, of a piece that ends outside and a halo beyond; of others any piece will do
-    cut, end = n - n % vector, up(n + op.lead[0], vector)
-    low, high = (first, as_expr(0)), (as_expr(cut), as_expr(end))
-    ends = [low, high]
-    if n > op.width:  # no window has both
-        begin, limit = (select(first.lt(0), below, above) for below, above in zip(low, high, strict=True))
-        ends = [(begin, limit)]
-    if straddles:
-        columns = [b.let("column", minimum(at, max(0, cut - vector))) for at in places]
-        here = [b.let("here", all_of(at.ge(0), any_of(at.lt(cut), at.ge(end)))) for at in places]
-    else:
-        columns, here = [b.let("column", _column(op, at, vector)) for at in places], [TRUE] * len(places)
+    across = Across(first, op.width, op.lead[0], n, vector) if n % vector else None  # windows elsewhere never ask
+    clear = b.let("clear", across.clear) if across else TRUE
+    pieces = []
+    for start, at in zip(starts, places, strict=True):
+        column, here = across.piece(at) if across else (_column(op, at, vector), None)
+        pieces.append((start, b.let("column", column), None if here is None else b.let("here", here)))
 
     def turn() -> None:
         now = cx.resolve(op.turn)
-        start = b.let("start", map_index(y - op.above + now, op.grid.extent[0], op.grid.sides[0]).index * op.grid.pitch)
+        row = b.let("start", map_index(y - op.above + now, op.grid.extent[0], op.grid.sides[0]).index * op.grid.pitch)
         to = b.let("to", warp_slot(cx, op.ring.size // (cx.func.threads // 32) // op.stages, op.stages, now))
-        for at, column, where in zip(starts, columns, here, strict=True):
-            bring(cx, op.ring, to + place(at), op.src, start + column, vector, None if where == TRUE else where)
+        for start, column, here in pieces:
+            bring(cx, op.ring, to + place(start), op.src, row + column, vector, here)
 
         def single() -> None:
-            for begin, limit in ends:
-                for j in range(0, end - cut, 32):
-                    cell = b.let("cell", begin + (cx.lane + j))
-                    mine = all_of(cell.ge(first), cell.lt(first + op.width), cell.lt(limit))
-                    local = b.let("local", minimum(maximum(cell - first, 0), op.width - 1))
-                    source = start + map_index(cell, n, op.grid.sides[1]).index
+            assert across is not None
+            for j in range(0, across.count, 32):
+                for cell, local, mine in across.cells(cx.lane + j):
+                    source = row + map_index(cell, n, op.grid.sides[1]).index
                     bring(cx, op.ring, to + place(local), op.src, source, 1, b.let("mine", mine))
 
         cx.guard(clear.eq(0), single)

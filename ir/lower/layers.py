@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from .. import formula as f
 from .. import tile_layers as t
-from ..boundary_map import EDGE, Mapped, follow, map_index
+from ..boundary_map import EDGE, Mapped, map_index
 from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of, as_expr, maximum, minimum, select
 from ..grid import Grid, kept
 from ..numbers.layers import Array
 from ..types import Buffer
+from .across import Across
 from .context import Context, phased, rule
 from .copy import bring
 from .formula import Formula
@@ -37,7 +38,11 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
     b, (nz, ny, _), z_sides = cx.b, op.grid.extent, op.grid.sides[0]
     z = cx.resolve(op.at[0])
     size = (op.rows + 2 * op.halo[0]) * (op.cols + 2 * op.halo[1])
-    pieces = _pieces(cx, op)
+    window = None
+    if op.vector > 1 and op.grid.extent[2] % op.piece and op.grid.sides[2][0][0] == "periodic":
+        first, width = cx.resolve(op.at[2]) - op.halo[1], op.cols + 2 * op.halo[1]
+        window = Across(first, width, op.halo[1], op.grid.extent[2], op.piece)
+    pieces, singles = _pieces(cx, op, window), _singles(cx, op, window) if window else []
 
     def turn() -> None:
         now = cx.resolve(op.turn)
@@ -56,11 +61,17 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
                 )
 
             cx.guard(piece.valid, move)
+        for single in singles:
+
+            def one(single: _Single = single) -> None:
+                _cell(cx, op, slot + single.place, base + single.source, (plane, single.line, single.column))
+
+            cx.guard(single.valid, one)
 
     return turn
 
 
-def _pieces(cx: Context, op: t.FetchLayer) -> list[_Piece]:
+def _pieces(cx: Context, op: t.FetchLayer, window: Across | None) -> list[_Piece]:
     """The pieces of a plane's tile and halo that this thread copies."""
     b, (_, ny, nx), (_, y_sides, x_sides) = cx.b, op.grid.extent, op.grid.sides
     _, y, x = map(cx.resolve, op.at)
@@ -81,10 +92,12 @@ def _pieces(cx: Context, op: t.FetchLayer) -> list[_Piece]:
         column = b.let("column", x - lead + piece * op.piece)
         line = map_index(y - halo + row, ny, y_sides)
         inside = all_of(column.ge(0), column.le(nx - op.piece)) if op.vector > 1 else FALSE
-        if _whole(op) and x_sides[0][0] == "periodic":  # pieces wrap whole
+        if _whole(op) and x_sides[0][0] == "periodic" and window is None:  # pieces wrap whole
             column, inside = b.let("wrapped", minimum(map_index(column, nx, x_sides).index, nx - op.piece)), TRUE
-        elif x_sides[0][0] == "periodic":  # the cells of others follow the one that the first cell is read from
-            column = b.let("wrapped", map_index(column, nx, x_sides).index)
+        valid = number.lt(total)
+        if window is not None:
+            column, here = window.piece(column)
+            column, valid, inside = b.let("column", column), b.let("valid", all_of(valid, here)), TRUE
         place = b.let("place", row * (op.cols + 2 * lead) + piece * op.piece)
         start = b.let("start", line.index * op.grid.pitch)
         whole, cell = b.let("whole", all_of(inside, line.inside)), map_index(column, nx, x_sides)
@@ -93,13 +106,40 @@ def _pieces(cx: Context, op: t.FetchLayer) -> list[_Piece]:
         way = b.let("way", select(column.lt(0), low, select(column.ge(nx), high, 1)))
         # of pieces so far outside that nothing reads them any cells are copied
         image = b.let("image", maximum(cell.index, select(way.lt(0), op.piece - 1, 0)))
-        found.append(_Piece(number.lt(total), place, column, line, start, whole, image, way, cell))
+        found.append(_Piece(valid, place, column, line, start, whole, image, way, cell))
+    return found
+
+
+@dataclass(frozen=True)
+class _Single:
+    """A cell across a border, of a thread: its place in a slot, and what it is read from in a plane."""
+
+    valid: Expr
+    place: Expr
+    source: Expr
+    line: Mapped
+    column: Mapped
+
+
+def _singles(cx: Context, op: t.FetchLayer, window: Across) -> list[_Single]:
+    """The cells of a plane's tile and halo that this thread copies one by one, in blocks that have some."""
+    b, (_, ny, nx), (_, y_sides, x_sides) = cx.b, op.grid.extent, op.grid.sides
+    rows, width, found = op.rows + 2 * op.halo[0], op.cols + 2 * op.halo[1], []
+    for i in range(0, rows * window.count, cx.func.threads):
+        number = cx.tid + i
+        row = b.let("row", number // window.count)
+        for cell, local, mine in window.cells(number % window.count):
+            line = map_index(cx.resolve(op.at[1]) - op.halo[0] + row, ny, y_sides)
+            column = map_index(cell, nx, x_sides)
+            source = b.let("source", line.index * op.grid.pitch + column.index)
+            valid = b.let("single", all_of(window.clear.eq(0), row.lt(rows), mine))
+            found.append(_Single(valid, b.let("place", row * width + local), source, line, column))
     return found
 
 
 def _whole(op: t.FetchLayer) -> bool:
-    """Whether every piece lies inside or outside along a row, all of it."""
-    return op.vector > 1 and op.grid.extent[2] % op.piece == 0
+    """Whether every piece that is copied at once lies inside or outside along a row, all of it."""
+    return op.vector > 1 and (op.grid.extent[2] % op.piece == 0 or op.grid.sides[2][0][0] == "periodic")
 
 
 def _across(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, piece: _Piece, plane: Mapped) -> None:
@@ -107,7 +147,7 @@ def _across(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, piece: _Piece
     b, nx, x_sides = cx.b, op.grid.extent[2], op.grid.sides[2]
     if not _whole(op):
         for e in range(op.piece):
-            cell = follow(piece.column, piece.column, e, nx, x_sides)
+            cell = map_index(piece.column + e, nx, x_sides)
             _cell(cx, op, to + e, source + cell.index, (plane, piece.line, cell))
         return
     inside = all_of(plane.inside, piece.line.inside, piece.inside.inside)
