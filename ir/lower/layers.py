@@ -41,7 +41,7 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
     window = None
     if op.vector > 1 and op.grid.extent[2] % op.piece and op.grid.sides[2][0][0] == "periodic":
         first, width = cx.resolve(op.at[2]) - op.halo[1], op.cols + 2 * op.halo[1]
-        window = Across(first, width, op.halo[1], op.grid.extent[2], op.piece)
+        window = Across(first, width, op.halo[1] + op.rim, op.grid.extent[2], op.piece)
     pieces, singles = _pieces(cx, op, window), _singles(cx, op, window) if window else []
 
     def turn() -> None:

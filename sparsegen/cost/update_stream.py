@@ -81,13 +81,13 @@ def numbers(update: Update, s: UpdateSchedule, rows: int) -> Rows:
 
 
 def chosen(update: Update, s: UpdateSchedule, n: Rows) -> int:
-    """Cells of a lane that a level chooses for a border: a whole row where rows end, a reach of it where columns do."""
+    """Cells of a lane that a level chooses for a border of columns: constants are set once, a frozen side keeps what it
+    has, images are chosen in each row that is read beside a cell.  Where rows end a few turns alone choose."""
     reach, count = max(n.rx, n.beside), 0
-    for sides in update.sides:
-        rows, columns = [[side.kind for side in pair] for pair in ((), *sides)[-2:]]
-        count += s.cols * sum(kind in ("dirichlet", "neumann") for kind in rows) + s.cols * ("frozen" in rows)
-        # an image comes from the neighbouring lane
-        count += reach * sum({"periodic": 0, "neumann": 4}.get(kind, 1) for kind in columns)
+    for (name, _), sides in zip(update.fields, update.sides, strict=True):
+        beside = len({(level, dy) for of, level, (dy, dx) in n.reads if of == name and dx})
+        chosen = {"periodic": 0, "neumann": beside}
+        count += reach * sum(chosen.get(side.kind, 1) for side in sides[-1])
     return count
 
 
