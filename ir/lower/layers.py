@@ -10,6 +10,7 @@ from .. import tile_layers as t
 from ..boundary_map import EDGE, Mapped, map_index
 from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of, as_expr, maximum, minimum, select
 from ..grid import Grid, kept
+from ..layout import bank_degree
 from ..numbers.layers import Array
 from ..types import Buffer
 from .across import Across
@@ -64,7 +65,8 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
         for single in singles:
 
             def one(single: _Single = single) -> None:
-                _cell(cx, op, slot + single.place, base + single.source, (plane, single.line, single.column))
+                axes = (plane, single.line, single.column)
+                _cell(cx, op, slot + single.place, base + single.source, axes, single.degree)
 
             cx.guard(single.valid, one)
 
@@ -119,6 +121,7 @@ class _Single:
     source: Expr
     line: Mapped
     column: Mapped
+    degree: int  # lanes of a warp that meet in a bank
 
 
 def _singles(cx: Context, op: t.FetchLayer, window: Across) -> list[_Single]:
@@ -128,12 +131,16 @@ def _singles(cx: Context, op: t.FetchLayer, window: Across) -> list[_Single]:
     for i in range(0, rows * window.count, cx.func.threads):
         number = cx.tid + i
         row = b.let("row", number // window.count)
+        degree = max(
+            bank_degree([n // window.count * width + n % window.count for n in range(w, w + 32)], op.ring.dtype.nbytes)
+            for w in range(i, i + cx.func.threads, 32)
+        )
         for cell, local, mine in window.cells(number % window.count):
             line = map_index(cx.resolve(op.at[1]) - op.halo[0] + row, ny, y_sides)
             column = map_index(cell, nx, x_sides)
             source = b.let("source", line.index * op.grid.pitch + column.index)
             valid = b.let("single", all_of(window.clear.eq(0), row.lt(rows), mine))
-            found.append(_Single(valid, b.let("place", row * width + local), source, line, column))
+            found.append(_Single(valid, b.let("place", row * width + local), source, line, column, degree))
     return found
 
 
@@ -148,7 +155,8 @@ def _across(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, piece: _Piece
     if not _whole(op):
         for e in range(op.piece):
             cell = map_index(piece.column + e, nx, x_sides)
-            _cell(cx, op, to + e, source + cell.index, (plane, piece.line, cell))
+            # lanes write the same cell of their pieces; one more meets them where the tile's rows end
+            _cell(cx, op, to + e, source + cell.index, (plane, piece.line, cell), op.piece + 1)
         return
     inside = all_of(plane.inside, piece.line.inside, piece.inside.inside)
 
@@ -169,20 +177,21 @@ def _across(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, piece: _Piece
     cx.branch(inside, copied, constant)
 
 
-def _cell(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, axes: tuple[Mapped, ...]) -> None:
+def _cell(
+    cx: Context, op: t.FetchLayer, to: Expr, source: Expr, axes: tuple[Mapped, ...], degree: int
+) -> None:  # fmt: skip
     """Copies one cell, or writes the constant that it holds: that of the slowest axis that lies outside."""
     b = cx.b
     inside = all_of(*(m.inside for m in axes))
     where = b.let("inside", inside) if inside != TRUE else TRUE
-    bring(cx, op.ring, to, op.src, source, 1, None if where == TRUE else where, op.piece + 1)
+    bring(cx, op.ring, to, op.src, source, 1, None if where == TRUE else where, degree)
     taken: Expr = FALSE
     for m in axes:
         for beyond, constant in ((m.below, m.low), (m.below.eq(0), m.high)):
             out = all_of(m.inside.eq(0), beyond, taken.eq(0)) if m.inside != TRUE else FALSE
             if out != FALSE:
                 value = b.const(op.ring.dtype, constant, hint="outside")
-                # lanes write the same cell of their pieces; one more meets them where the tile's rows end
-                b.st(op.ring, to, value, where=b.let("out", out), degree=op.piece + 1)
+                b.st(op.ring, to, value, where=b.let("out", out), degree=degree)
         taken = any_of(taken, m.inside.eq(0)) if m.inside != TRUE else taken
 
 

@@ -130,12 +130,12 @@ def check(plan: Plan, given: Arrays, wanted: Callable[[int], Arrays]) -> Report:
         program, arrays = step.program, step.arrays
         names = dict(arrays)  # a role that is no array's name is that of the array that is bound to it
         own = {role: given[name] for role, name in arrays if name in given}
-        made, reports = run_pass(program, {**own, **given, **_scalars(plan, program, 0)}, checks=True)
+        made, reports = run_pass(program, {**given, **own, **_scalars(plan, program, 0)}, checks=True)
         finite = all(np.isfinite(a).all() for a in given.values() if a.dtype.kind not in "iu")
         for role, got in made.items():
             if not finite or not unwritten(got).any():
                 continue
-            want = wanted(program.steps)
+            want = wanted(program.steps) if program.steps else {}  # a copy makes no step
             known = [want[name] for name in (role, f"{role}.0", names[role]) if name in want]
             # what lies in a workspace after the first pass has no reference: all of it must be written
             expected = known[0] if known else np.zeros_like(got)
