@@ -20,7 +20,9 @@ class FetchLayer(Op):
     The plane is that of turn ``turn``, ``ahead`` planes behind ``at``, the tile's first cell; the tile has ``rows`` x
     ``cols`` cells, the halo as many around it as ``halo`` says (without ``corners`` those are left out).  Pieces of
     ``piece`` cells go to a thread each, at once where ``vector`` says so.  Cells outside follow the field's sides;
-    those that hold a constant are written instead of copied.  Only column.
+    those that hold a constant are written instead of copied.  Of the tile's own columns the last steps of several use
+    all but ``rim`` at either end: no more of them and of the halo than that count beyond a border that whole pieces do
+    not reach; those are copied cell by cell, where an axis wraps.  Only column.
     """
 
     ring: Buffer = buffer(writes=True, reads=False)
@@ -32,6 +34,7 @@ class FetchLayer(Op):
     cols: int = attr()
     halo: tuple[int, int] = attr()
     corners: bool = attr()
+    rim: int = attr(default=0)
     stages: int = attr()
     piece: int = attr()
     vector: int = attr()

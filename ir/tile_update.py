@@ -53,7 +53,8 @@ class UpdateLevels(Op):
     Neighbouring columns come from neighbouring lanes (each level spoils a radius of columns at both ends).
 
     ``sides`` are those of each field, then of the coefficients (``frozen``: the edge cell).  They hold at every level:
-    cells outside are set before others read them, frozen ones keep their value.  Without them nothing is near a border.
+    cells outside are set before others read them, frozen ones keep their value.  Without them nothing is near a border;
+    with ``rows`` false no row is, of the turns in which this is done.
     ``scalars``: those of each level, in the constant bank.
 
     Only stream: any formula of many fields, which partial sums (``tile.levels``) are not.
@@ -73,6 +74,7 @@ class UpdateLevels(Op):
     layout: Layout = attr()
     grid: Grid = attr()
     sides: tuple[Sides, ...] = attr(default=())
+    rows: bool = attr(default=True)
     scalars: Buffer | None = buffer(default=None)
 
     @property

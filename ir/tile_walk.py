@@ -25,6 +25,9 @@ class Walk(Op):
     first copies are on their way.  ``via``: asynchronously, a group a turn, or through registers.  Warps from number
     ``late`` on (0: none) fill after the body: of those that share a tensor core some multiply while others copy.
     ``count``: how many turns there are, of ``turns`` at most, where only the block knows.
+    From turn ``calm[0]`` on, and before ``calm[1]``, ``inner`` runs in place of the body: a loop of its own between two
+    others, so that what only a block's first and last turns need takes no time and no room from the others; ``unroll``
+    is of that loop then.
     A ring whose rows the body reads turns later (coefficients of later levels) has so many more slots than ``stages``.
     Users: stream, patches, column, nm_strips, hybrid.
     """
@@ -35,6 +38,7 @@ class Walk(Op):
     held: tuple[Buffer, ...] = declare(default=())
     turns: int = attr()
     count: Expr | None = operand(default=None)
+    calm: tuple[Expr, ...] = operand(default=())
     stages: int = attr()
     scope: str = attr(one_of=("lane", "warp", "block"))
     via: str = attr(one_of=("cp.async", "ld"))
@@ -45,6 +49,7 @@ class Walk(Op):
     once: tuple[Op, ...] = region(default=())
     read: tuple[Op, ...] = region(default=())
     body: tuple[Op, ...] = region(default=())
+    inner: tuple[Op, ...] = region(default=())
 
 
 @define("tile.fetch", kw_only=True)
@@ -131,6 +136,8 @@ def _walk(op: Walk, ctx: Context) -> None:
     ctx.need(op.stages >= 2, f"a ring of {op.stages} slots has none to fill ahead", "take at least 2 stages")
     ctx.need(op.turns >= 1 and op.turn.lo >= 0 and op.turn.hi == op.turns - 1,
              f"%{op.turn.name} must count {op.turns} turns from 0", "it ends at turns - 1")  # fmt: skip
+    ctx.need(len(op.calm) == 2 * bool(op.inner), f"{len(op.calm)} ends of the turns of its inner region",
+             "give the first of them and the one behind the last, or neither")  # fmt: skip
     if op.here is not None:
         ctx.need(op.slot > 0 and op.here.hi == (op.stages - 1) * op.slot,
                  f"%{op.here.name} must reach the last of {op.stages} slots of {op.slot} elements")  # fmt: skip

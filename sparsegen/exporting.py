@@ -67,25 +67,22 @@ def _many(count: int, what: str) -> str:
 
 
 def _passes(plan: Plan) -> str:
-    """How many passes of how many steps follow one another; copies of levels, which come last, left out."""
-    left, found = plan.steps, list[str]()
+    """How many passes of how many steps follow one another; copies, which make none, left out."""
+    found = list[str]()
     for each, parts in groupby(plan.parts, lambda part: part.cycle[0].program.steps):
-        if count := min(sum(part.times for part in parts), left // each):
-            found.append(f"{_many(count, 'pass')} of {_many(each, 'step')}")
-            left -= count * each
+        if each:
+            found.append(f"{_many(sum(part.times for part in parts), 'pass')} of {_many(each, 'step')}")
     return ", then ".join(found)
 
 
 def _loops(plan: Plan) -> Iterator[Loop]:
-    done = 0
     for part in plan.parts:
         whole, rest = divmod(part.times, len(part.cycle))
         for times, steps in ((whole, part.cycle), (1, part.cycle[:rest])):
             if times and steps:
                 each = steps[0].program.steps
                 passes = _many(len(steps), "pass")
-                about = f"{passes} of {_many(each, 'step')}" if done < plan.steps else passes
-                done += each * len(steps) * times
+                about = f"{passes} of {_many(each, 'step')}" if each else passes
                 yield Loop(times, tuple(call for step in steps for call in _calls(plan, step)), about)
 
 

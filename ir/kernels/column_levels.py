@@ -97,8 +97,8 @@ class ColumnLevels:
                 sides = read_sides(of_field.get(source[0], op.coef_sides), () if far else op.sides)
                 return tl.FetchLayer(
                     ring=rings[source], src=src, at=at, turn=turn, ahead=ring.ahead - n.delay(1), rows=n.window[0],
-                    cols=n.window[1], halo=(ring.halo, 0), corners=True, stages=ring.slots, piece=n.piece,
-                    vector=vector(pitch, n.piece), grid=Grid(op.shape, pitch, sides),
+                    cols=n.window[1], halo=(ring.halo, 0), corners=True, rim=n.lead[1], stages=ring.slots,
+                    piece=n.piece, vector=vector(pitch, n.piece), grid=Grid(op.shape, pitch, sides),
                 )  # fmt: skip
 
             def steps(*axes: int) -> Op:

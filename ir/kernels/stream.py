@@ -63,7 +63,7 @@ class Stream:
         wide_in = vector(op.pitch[0], n.piece) if nx % n.piece == 0 or size >= 4 else 1
         wide_out = vector(op.pitch[1], n.piece)
         # a lane that copies just what it reads, and gives nothing to others afterwards, has its part of the ring alone
-        private = wide_in == wide_out == self.per_lane
+        private = wide_in == wide_out == self.per_lane and nx % wide_in == 0
 
         def body(loop: t.ForTiles) -> list[Op]:
             steps = Levels(values=row, sums=sums, weights=w, taps=op.taps, radius=(ry, rx), count=levels)

@@ -15,11 +15,12 @@ from .. import tile as t
 from .. import tile_walk as tw
 from ..boundary_map import EDGE, PERIODIC
 from ..errors import ScheduleError
-from ..expr import Value
+from ..expr import Expr, Value, maximum, minimum
 from ..grid import Grid
 from ..layout import layout
 from ..module import Module
 from ..node import Op
+from ..numbers.arithmetic import up
 from ..numbers.rows import Rows
 from ..op import Sides
 from ..passes.manager import register
@@ -94,7 +95,14 @@ class StreamUpdate:
                if not n.through(*made)}  # fmt: skip
         wide_in = [vector(pitch, n.piece) for pitch in pitch_in]
         wide_out = [vector(pitch, n.piece) for pitch in pitch_out]
-        private = {*wide_in, *wide_out} == {self.per_lane}  # a lane copies just what it reads, and stores it itself
+        # columns outside that do not wrap are set later: those that fill a row up to whole pieces are as good as any
+        columns = [
+            op.shape[1] if _sides(op, name)[1][0][0] == "periodic" else up(op.shape[1], wide)
+            for (name, _), wide in zip(params, wide_in, strict=True)
+        ]
+        whole_in = not any(count % wide for count, wide in zip(columns, wide_in, strict=True))
+        # a lane copies just what it reads, and stores it itself
+        private = whole_in and {*wide_in, *wide_out} == {self.per_lane}
         title = {source: i for i, source in enumerate(params)}
         whole = tuple((0, size) for size in op.shape)
         turn = Value("row_turn", s32, 0, n.turns - 1)
@@ -105,14 +113,21 @@ class StreamUpdate:
         if all(pair[0][0] == "periodic" for sides in border for pair in sides):
             border = ()
 
+        # a turn that meets no end of the rows does not look for one
+        ends = n.ry > 0 and any(sides[0][0][0] != "periodic" for sides in border[: len(op.fields)])
+
+        def calm(y: Expr) -> tuple[Expr, ...]:
+            first, end = (minimum(maximum(turn - y, 0), n.turns) for turn in n.calm(op.shape[0]))
+            return (first, maximum(first, end)) if ends else ()
+
         def body(loop: t.ForTiles) -> list[Op]:
             def fetch(source: tuple[str, int]) -> tw.Fetch:
                 i, ahead = title[source], n.waiting[source].ahead if source in n.waiting else 0
                 return tw.Fetch(
                     ring=of[source], src=srcs[i], at=loop.at, turn=turn, above=n.above - ahead, lead=(n.lead,),
                     lines=1, width=n.width, step=n.step, stages=_slots(n, source), layout=place,
-                    grid=Grid(op.shape, pitch_in[i], _rows_as(_sides(op, source[0]))), vector=wide_in[i],
-                    border="piece",
+                    grid=Grid((op.shape[0], columns[i]), pitch_in[i], _rows_as(_sides(op, source[0]))),
+                    vector=wide_in[i], border="piece",
                 )  # fmt: skip
 
             def take(name: str) -> tw.Take:
@@ -126,17 +141,20 @@ class StreamUpdate:
                     layout=place, grid=Grid(op.shape, pitch_out[i]), box=whole, vector=wide_out[i],
                 )  # fmt: skip
 
-            levels = UpdateLevels(
-                news=tuple(row.values()), olds=tuple(old.values()), kept=kept,
-                rings=tuple(of[source] for source in n.waiting), turn=turn, at=loop.at, fields=op.fields, code=code,
-                results=results, count=op.levels, stages=self.stages, layout=place,
-                grid=Grid(op.shape, op.pitch[0]), sides=border, scalars=next(iter(scalars), None),
-            )  # fmt: skip
+            def levels(rows: bool) -> UpdateLevels:
+                return UpdateLevels(
+                    news=tuple(row.values()), olds=tuple(old.values()), kept=kept,
+                    rings=tuple(of[source] for source in n.waiting), turn=turn, at=loop.at, fields=op.fields,
+                    code=code, results=results, count=op.levels, stages=self.stages, layout=place,
+                    grid=Grid(op.shape, op.pitch[0]), sides=border, rows=rows, scalars=next(iter(scalars), None),
+                )  # fmt: skip
+
+            emits = [emit(i, made) for i, made in enumerate(n.outputs)]
             walk = tw.Walk(
                 turn=turn, held=(*row.values(), *old.values()), turns=n.turns, stages=self.stages,
                 scope="lane" if private else "warp", via="cp.async", unroll=self.unroll,
                 fill=tuple(map(fetch, params)), read=tuple(map(take, n.fields)),
-                body=(levels, *(emit(i, made) for i, made in enumerate(n.outputs))),
+                body=(levels(True), *emits), inner=(levels(False), *emits) if ends else (), calm=calm(loop.at[0]),
             )  # fmt: skip
 
             return [*(t.Alloc(buf=rows, zeroed=True) for rows in kept), walk]

@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..expr import Expr, Value
 from ..op import SideSpec
 from .context import Context
+
+
+class Image(NamedTuple):
+    """A read of a lane that lies outside: its columns are counted from the lane's first, neighbours' beside them.
+
+    In the lane whose first column is ``first`` what lies at ``source`` stands for ``column``.
+    """
+
+    column: int
+    source: int
+    first: int
+
+
+def images(
+    extent: int, per_lane: int, place: Callable[[int], int], sides: Mapping[int, str], reach: int
+) -> Iterator[Image]:
+    """The reads of lanes that have a column inside within ``reach`` of one beyond the low side (0) or the high one (1),
+    of those whose kind is given: mirrored (``neumann``), or the edge cell (``frozen``).
+
+    Nobody writes such cells: an image is a choice where it is read, of what that lane has at hand.
+    """
+    for high, kind in sides.items():
+        away = -1 if high else 1  # towards the inside
+        for j in range(reach):
+            outside = extent + j if high else -1 - j
+            inside = (j if kind == "neumann" else 0) + j + 1  # columns from there to what stands for it
+            for column in range(place(outside) - per_lane, per_lane + reach, per_lane):
+                edge = column + away * (j + 1)  # the last column inside
+                if -reach <= column and (edge >= 0 if high else edge < per_lane):
+                    yield Image(column, column + away * inside, outside - column)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ Rows go through the warp's slot of the ring, planes through the warp's rows of a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .. import tile_walk as t
-from ..expr import Value, all_of, binary
+from ..expr import TRUE, Expr, Value, all_of, any_of, binary
 from ..layout import bank_degree
 from .context import Context, rule
 from .fetch import block_slot, lane_pieces, own_degree, warp_slot
@@ -52,15 +54,24 @@ def _rows(cx: Context, op: t.Emit) -> None:
             if op.vector > 1 and not any(x % op.vector for x in op.box[1]):
                 b.st(op.dst, at, *got, where=b.let("in", all_of(mine, in_box(row, col, op.box))))
                 continue
-            inside = [b.let("in", all_of(mine, in_box(row, col + e, op.box))) for e in range(op.vector)]
-            if op.vector > 1:  # single elements only where the box ends inside a piece
-                whole = b.let("whole", all_of(*inside))
-                b.st(op.dst, at, *got, where=whole)
-                inside = [all_of(i, whole.eq(0)) for i in inside]
-            for e, v in enumerate(got):
-                b.st(op.dst, at + e, v, where=inside[e])
+            inside = [all_of(mine, in_box(row, col + e, op.box)) for e in range(op.vector)]
+            if op.vector > 1:
+                b.st(op.dst, at, *got, where=b.let("whole", all_of(*inside)))
+
+            def single(at: Expr = at, got: list[Value] = got, inside: list[Expr] = inside) -> None:
+                for e, v in enumerate(got):
+                    b.st(op.dst, at + e, v, where=b.let("in", inside[e]))
+
+            cx.guard(_cut(inside), single)  # where the box ends inside a piece
 
     cx.guard(turn.ge(op.delay), store)
+
+
+def _cut(inside: Sequence[Expr]) -> Expr:
+    """Whether some cells of a piece are inside and others are not: at one of its ends."""
+    if len(inside) == 1:
+        return TRUE
+    return all_of(any_of(inside[0], inside[-1]), all_of(inside[0], inside[-1]).eq(0))
 
 
 def _planes(cx: Context, op: t.Emit) -> None:

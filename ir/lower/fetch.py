@@ -12,6 +12,7 @@ from .. import tile_walk as t
 from ..boundary_map import map_index
 from ..expr import TRUE, Expr, all_of, binary, minimum
 from ..layout import Layout, bank_degree
+from .across import Across
 from .context import Context, phased
 from .copy import bring
 
@@ -52,42 +53,36 @@ def _column(op: t.Fetch, column: Expr, count: int) -> Expr:
 
 
 def _by_branch(cx: Context, op: t.Fetch) -> Callable[[], None]:
-    """A row of a warp's own ring; where pieces do not divide the extent, those across a border go column by column."""
+    """A row of a warp's own ring; where pieces do not divide the extent, cells across a border go one by one, a lane
+    each, in the few warps that have some."""
     b, place = cx.b, op.layout
     assert place is not None
+    n, vector = op.grid.extent[1], op.vector
     y, first = cx.resolve(op.at[0]), b.let("first", cx.resolve(op.at[1]) + cx.warp * op.step - op.lead[0])
-    starts = lane_pieces(cx, op.width // 32 // op.vector, op.vector)
+    starts = lane_pieces(cx, op.width // 32 // vector, vector)
     places = [b.let("place", first + start) for start in starts]
-    straddles = op.grid.extent[1] % op.vector != 0  # windows elsewhere never ask
-    clear = b.let("clear", all_of(first.ge(0), (first + op.width).le(op.grid.extent[1]))) if straddles else TRUE
-    columns = places if straddles else [b.let("column", _column(op, at, op.vector)) for at in places]
-
-    def move(to: Expr, at: Expr, count: int) -> None:
-        bring(cx, op.ring, to, op.src, at, count)
-
-    def piece(to: Expr, start: Expr, column: Expr) -> None:
-        def one_by_one() -> None:
-            for e in range(op.vector):
-                move(to + e, start + _column(op, column + e, 1), 1)
-
-        inside = all_of(column.ge(0), column.le(op.grid.extent[1] - op.vector))
-        cx.branch(inside, lambda: move(to, start + column, op.vector), one_by_one)
+    across = Across(first, op.width, op.lead[0], n, vector) if n % vector else None  # windows elsewhere never ask
+    clear = b.let("clear", across.clear) if across else TRUE
+    pieces = []
+    for start, at in zip(starts, places, strict=True):
+        column, here = across.piece(at) if across else (_column(op, at, vector), None)
+        pieces.append((start, b.let("column", column), None if here is None else b.let("here", here)))
 
     def turn() -> None:
         now = cx.resolve(op.turn)
-        start = b.let("start", map_index(y - op.above + now, op.grid.extent[0], op.grid.sides[0]).index * op.grid.pitch)
+        row = b.let("start", map_index(y - op.above + now, op.grid.extent[0], op.grid.sides[0]).index * op.grid.pitch)
         to = b.let("to", warp_slot(cx, op.ring.size // (cx.func.threads // 32) // op.stages, op.stages, now))
-        ends = [(to + place(at), column) for at, column in zip(starts, columns, strict=True)]
+        for start, column, here in pieces:
+            bring(cx, op.ring, to + place(start), op.src, row + column, vector, here)
 
-        def whole() -> None:
-            for end, column in ends:
-                move(end, start + column, op.vector)
+        def single() -> None:
+            assert across is not None
+            for j in range(0, across.count, 32):
+                for cell, local, mine in across.cells(cx.lane + j):
+                    source = row + map_index(cell, n, op.grid.sides[1]).index
+                    bring(cx, op.ring, to + place(local), op.src, source, 1, b.let("mine", mine))
 
-        def bordering() -> None:
-            for end, column in ends:
-                piece(end, start, column)
-
-        cx.branch(clear, whole, bordering)
+        cx.guard(clear.eq(0), single)
 
     return turn
 

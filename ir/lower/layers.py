@@ -10,8 +10,10 @@ from .. import tile_layers as t
 from ..boundary_map import EDGE, Mapped, map_index
 from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of, as_expr, maximum, minimum, select
 from ..grid import Grid, kept
+from ..layout import bank_degree
 from ..numbers.layers import Array
 from ..types import Buffer
+from .across import Across
 from .context import Context, phased, rule
 from .copy import bring
 from .formula import Formula
@@ -37,7 +39,11 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
     b, (nz, ny, _), z_sides = cx.b, op.grid.extent, op.grid.sides[0]
     z = cx.resolve(op.at[0])
     size = (op.rows + 2 * op.halo[0]) * (op.cols + 2 * op.halo[1])
-    pieces = _pieces(cx, op)
+    window = None
+    if op.vector > 1 and op.grid.extent[2] % op.piece and op.grid.sides[2][0][0] == "periodic":
+        first, width = cx.resolve(op.at[2]) - op.halo[1], op.cols + 2 * op.halo[1]
+        window = Across(first, width, op.halo[1] + op.rim, op.grid.extent[2], op.piece)
+    pieces, singles = _pieces(cx, op, window), _singles(cx, op, window) if window else []
 
     def turn() -> None:
         now = cx.resolve(op.turn)
@@ -56,11 +62,18 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
                 )
 
             cx.guard(piece.valid, move)
+        for single in singles:
+
+            def one(single: _Single = single) -> None:
+                axes = (plane, single.line, single.column)
+                _cell(cx, op, slot + single.place, base + single.source, axes, single.degree)
+
+            cx.guard(single.valid, one)
 
     return turn
 
 
-def _pieces(cx: Context, op: t.FetchLayer) -> list[_Piece]:
+def _pieces(cx: Context, op: t.FetchLayer, window: Across | None) -> list[_Piece]:
     """The pieces of a plane's tile and halo that this thread copies."""
     b, (_, ny, nx), (_, y_sides, x_sides) = cx.b, op.grid.extent, op.grid.sides
     _, y, x = map(cx.resolve, op.at)
@@ -81,8 +94,12 @@ def _pieces(cx: Context, op: t.FetchLayer) -> list[_Piece]:
         column = b.let("column", x - lead + piece * op.piece)
         line = map_index(y - halo + row, ny, y_sides)
         inside = all_of(column.ge(0), column.le(nx - op.piece)) if op.vector > 1 else FALSE
-        if _whole(op) and x_sides[0][0] == "periodic":  # pieces wrap whole
+        if _whole(op) and x_sides[0][0] == "periodic" and window is None:  # pieces wrap whole
             column, inside = b.let("wrapped", minimum(map_index(column, nx, x_sides).index, nx - op.piece)), TRUE
+        valid = number.lt(total)
+        if window is not None:
+            column, here = window.piece(column)
+            column, valid, inside = b.let("column", column), b.let("valid", all_of(valid, here)), TRUE
         place = b.let("place", row * (op.cols + 2 * lead) + piece * op.piece)
         start = b.let("start", line.index * op.grid.pitch)
         whole, cell = b.let("whole", all_of(inside, line.inside)), map_index(column, nx, x_sides)
@@ -91,13 +108,45 @@ def _pieces(cx: Context, op: t.FetchLayer) -> list[_Piece]:
         way = b.let("way", select(column.lt(0), low, select(column.ge(nx), high, 1)))
         # of pieces so far outside that nothing reads them any cells are copied
         image = b.let("image", maximum(cell.index, select(way.lt(0), op.piece - 1, 0)))
-        found.append(_Piece(number.lt(total), place, column, line, start, whole, image, way, cell))
+        found.append(_Piece(valid, place, column, line, start, whole, image, way, cell))
+    return found
+
+
+@dataclass(frozen=True)
+class _Single:
+    """A cell across a border, of a thread: its place in a slot, and what it is read from in a plane."""
+
+    valid: Expr
+    place: Expr
+    source: Expr
+    line: Mapped
+    column: Mapped
+    degree: int  # lanes of a warp that meet in a bank
+
+
+def _singles(cx: Context, op: t.FetchLayer, window: Across) -> list[_Single]:
+    """The cells of a plane's tile and halo that this thread copies one by one, in blocks that have some."""
+    b, (_, ny, nx), (_, y_sides, x_sides) = cx.b, op.grid.extent, op.grid.sides
+    rows, width, found = op.rows + 2 * op.halo[0], op.cols + 2 * op.halo[1], []
+    for i in range(0, rows * window.count, cx.func.threads):
+        number = cx.tid + i
+        row = b.let("row", number // window.count)
+        degree = max(
+            bank_degree([n // window.count * width + n % window.count for n in range(w, w + 32)], op.ring.dtype.nbytes)
+            for w in range(i, i + cx.func.threads, 32)
+        )
+        for cell, local, mine in window.cells(number % window.count):
+            line = map_index(cx.resolve(op.at[1]) - op.halo[0] + row, ny, y_sides)
+            column = map_index(cell, nx, x_sides)
+            source = b.let("source", line.index * op.grid.pitch + column.index)
+            valid = b.let("single", all_of(window.clear.eq(0), row.lt(rows), mine))
+            found.append(_Single(valid, b.let("place", row * width + local), source, line, column, degree))
     return found
 
 
 def _whole(op: t.FetchLayer) -> bool:
-    """Whether every piece lies inside or outside along a row, all of it."""
-    return op.vector > 1 and op.grid.extent[2] % op.piece == 0
+    """Whether every piece that is copied at once lies inside or outside along a row, all of it."""
+    return op.vector > 1 and (op.grid.extent[2] % op.piece == 0 or op.grid.sides[2][0][0] == "periodic")
 
 
 def _across(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, piece: _Piece, plane: Mapped) -> None:
@@ -106,7 +155,8 @@ def _across(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, piece: _Piece
     if not _whole(op):
         for e in range(op.piece):
             cell = map_index(piece.column + e, nx, x_sides)
-            _cell(cx, op, to + e, source + cell.index, (plane, piece.line, cell))
+            # lanes write the same cell of their pieces; one more meets them where the tile's rows end
+            _cell(cx, op, to + e, source + cell.index, (plane, piece.line, cell), op.piece + 1)
         return
     inside = all_of(plane.inside, piece.line.inside, piece.inside.inside)
 
@@ -127,20 +177,21 @@ def _across(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, piece: _Piece
     cx.branch(inside, copied, constant)
 
 
-def _cell(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, axes: tuple[Mapped, ...]) -> None:
+def _cell(
+    cx: Context, op: t.FetchLayer, to: Expr, source: Expr, axes: tuple[Mapped, ...], degree: int
+) -> None:  # fmt: skip
     """Copies one cell, or writes the constant that it holds: that of the slowest axis that lies outside."""
     b = cx.b
     inside = all_of(*(m.inside for m in axes))
     where = b.let("inside", inside) if inside != TRUE else TRUE
-    bring(cx, op.ring, to, op.src, source, 1, None if where == TRUE else where, op.piece + 1)
+    bring(cx, op.ring, to, op.src, source, 1, None if where == TRUE else where, degree)
     taken: Expr = FALSE
     for m in axes:
         for beyond, constant in ((m.below, m.low), (m.below.eq(0), m.high)):
             out = all_of(m.inside.eq(0), beyond, taken.eq(0)) if m.inside != TRUE else FALSE
             if out != FALSE:
                 value = b.const(op.ring.dtype, constant, hint="outside")
-                # lanes write the same cell of their pieces; one more meets them where the tile's rows end
-                b.st(op.ring, to, value, where=b.let("out", out), degree=op.piece + 1)
+                b.st(op.ring, to, value, where=b.let("out", out), degree=degree)
         taken = any_of(taken, m.inside.eq(0)) if m.inside != TRUE else taken
 
 
@@ -269,11 +320,14 @@ def store(
     """Stores adjacent cells of a row from ``at`` on where their plane and row are ``there``, those inside the field."""
     b, nx, first = cx.b, grid.extent[2], grid.element(at)
     inside = [all_of(there, as_expr(at[2] + c).lt(nx)) for c in range(len(values))]
-    if wide > 1:
-        whole = b.let("whole", inside[-1])
-        b.st(out, first, *values, where=whole)
-        if nx % wide == 0:
-            return
-        inside = [all_of(one, whole.eq(0)) for one in inside]  # single cells at the end of a row
-    for c, value in enumerate(values):
-        b.st(out, first + c, value, where=b.let("in", inside[c]))
+
+    def single() -> None:
+        for c, value in enumerate(values):
+            b.st(out, first + c, value, where=b.let("in", inside[c]))
+
+    if wide == 1:
+        single()
+        return
+    b.st(out, first, *values, where=b.let("whole", inside[-1]))
+    if nx % wide:  # single cells at the end of a row
+        cx.guard(all_of(inside[0], as_expr(at[2] + (wide - 1)).ge(nx)), single)

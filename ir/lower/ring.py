@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from .. import tile_walk as t
 from ..expr import FALSE, TRUE, Expr, as_expr
+from ..node import Op
 from .context import Context, rule
 
 
@@ -30,16 +31,25 @@ def walk(cx: Context, op: t.Walk) -> None:
     for i in range(op.stages - 1):
         fetch(as_expr(i))
     cx.all(op.once)
-    with b.for_("turn", 0, turns, unroll=op.unroll) as turn:
-        if grouped:
-            b.wait(op.stages - 2)
-        if op.scope != "lane":
-            (b.sync if op.scope == "warp" else b.barrier)()
-        turn_of(turn, reads)
-        later = turn + (op.stages - 1)
-        cx.guard(cx.warp.lt(op.late) if op.late else TRUE, lambda: fetch(later))
-        cx.env[op.turn] = turn
-        if op.here is not None:
-            cx.env[op.here] = b.let("here", turn % op.stages * op.slot)
-        cx.all(op.body)
-        cx.guard(cx.warp.ge(op.late) if op.late else FALSE, lambda: fetch(later))
+
+    def loop(first: Expr, end: Expr, unroll: int, body: tuple[Op, ...]) -> None:
+        with cx.scope(), b.for_("turn", first, end, unroll=unroll) as turn:
+            if grouped:
+                b.wait(op.stages - 2)
+            if op.scope != "lane":
+                (b.sync if op.scope == "warp" else b.barrier)()
+            turn_of(turn, reads)
+            later = turn + (op.stages - 1)
+            cx.guard(cx.warp.lt(op.late) if op.late else TRUE, lambda: fetch(later))
+            cx.env[op.turn] = turn
+            if op.here is not None:
+                cx.env[op.here] = b.let("here", turn % op.stages * op.slot)
+            cx.all(body)
+            cx.guard(cx.warp.ge(op.late) if op.late else FALSE, lambda: fetch(later))
+
+    if not op.inner:
+        loop(as_expr(0), turns, op.unroll, op.body)
+        return
+    first, end = (b.let("calm", cx.resolve(turn)) for turn in op.calm)
+    for part in ((as_expr(0), first, 1, op.body), (first, end, op.unroll, op.inner), (end, turns, 1, op.body)):
+        loop(*part)

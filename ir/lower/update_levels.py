@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .. import formula as f
 from .. import tile_update as t
-from ..expr import TRUE, Expr, Value, any_of, maximum
+from ..expr import FALSE, Expr, Value, any_of, maximum
 from ..op import Sides
 from ..types import Buffer
-from .border_columns import Columns
+from .border_columns import Columns, Image, images
 from .context import Context, rule
 from .fetch import own_degree, warp_slot
 from .formula import Formula
@@ -21,14 +21,31 @@ def update_levels(cx: Context, op: t.UpdateLevels) -> None:
 
 
 class _Row:
-    """A lane's columns of a row, and those beside them, which the neighbouring lanes have."""
+    """A lane's columns of a row, and those beside them, which the neighbouring lanes have.
 
-    def __init__(self, cx: Context, own: Sequence[Value]) -> None:
-        self.cx, self.own = cx, list(own)
+    ``images``: (column, the one that is read instead, where that is so) of reads beyond a border.
+    """
+
+    def __init__(self, cx: Context, own: Sequence[Value], images: Sequence[tuple[int, int, Expr]] = ()) -> None:
+        self.cx, self.own, self.images = cx, list(own), images
         self.shuffled: dict[int, Value] = {}
+        self.beside: dict[int, Value] = {}
 
-    def cell(self, c: int) -> Value:
-        """The value in column ``c`` of the lane's."""
+    def cell(self, c: int, dx: int = 0) -> Value:
+        """The value ``dx`` columns beside column ``c`` of the lane's."""
+        if not dx:
+            return self.own[c]
+        at = c + dx
+        if at not in self.beside:
+            value = self._column(at)
+            for column, source, where in self.images:
+                if column == at:
+                    value = self.cx.b.select(where, self._column(source), value)
+            self.beside[at] = value
+        return self.beside[at]
+
+    def _column(self, c: int) -> Value:
+        """What some lane has in column ``c`` of this one's."""
         count = len(self.own)
         if 0 <= c < count:
             return self.own[c]
@@ -50,7 +67,8 @@ class _Levels:
         self.rings = dict(zip(self.n.waiting, op.rings, strict=True))
         self.names = [name for name, _ in op.fields]
         self.sides: dict[str, Sides] = dict(zip((*self.names, ""), op.sides, strict=False))
-        self.columns: dict[int, Expr] = {}
+        #: Whether the lane's first column is this one: those of lanes near a border.
+        self.firsts: dict[int, Expr] = {}
         #: Rows on their way to later levels: (field, steps, lag) -> registers, the one that has come farthest last.
         self.saved: dict[tuple[str, int, int], Buffer] = {}
         self.formula = Formula(cx, op.code, op.news[0].dtype, op.scalars)
@@ -59,7 +77,7 @@ class _Levels:
         cx, op = self.cx, self.op
         self.formula.prepare()
         if op.sides:
-            self._name_columns()
+            self._name_firsts()
         for name in self.names:
             for steps, lag in self.n.saved(name):
                 self._begin(name, steps, lag)
@@ -121,13 +139,13 @@ class _Levels:
             self._set_columns(own, name)
             self._image_rows(own, name, row, kept[name], level * depths[name], depths[name])
             self._set_rows(own, name, row)
-            known[name, 0, n.ry] = _Row(self.cx, own)
+            known[name, 0, n.ry] = self._row(name, own)
 
         def lagging(name: str, lag: int) -> _Row:
             """A field's row of this level, so many rows above the newest."""
             key = (name, 0, n.ry - lag)
             if key not in known:
-                known[key] = _Row(self.cx, self._get(kept[name], level * depths[name] + (lag - 1)))
+                known[key] = self._row(name, self._get(kept[name], level * depths[name] + (lag - 1)))
             return known[key]
 
         def found(name: str, older: int, dy: int) -> _Row:
@@ -138,12 +156,12 @@ class _Levels:
                     self._get(self.saved[name, older, n.lag(older, dy)], older - 1) if name in kept
                     else self._waiting((name, 0), level, dy)
                 )  # fmt: skip
-                known[name, older, dy] = _Row(self.cx, own)
+                known[name, older, dy] = self._row(name if name in kept else "", own)
             return known[name, older, dy]
 
         def read(c: int, what: f.Read) -> Value:
             name, older, (dy, dx) = what
-            return found(name, older, dy).cell(c + dx)
+            return found(name, older, dy).cell(c, dx)
 
         made = [
             self.formula.results(op.results, lambda what, c=c: read(c, what), level)  # type: ignore[misc]
@@ -162,11 +180,21 @@ class _Levels:
             self._put(buf, at, values)
 
     # ---------------------------------------------------------------------------------------- the border
-    def _name_columns(self) -> None:
-        """Whether the lane's column at a place is one near a border: cells up to a radius away from it."""
-        nx, reach = self.op.grid.extent[1], max(self.n.rx, self.n.beside)
-        for column in (*range(-reach, reach), *range(nx - reach, nx + reach)):
-            self.columns.setdefault(column, self.cx.b.let("at", (self.first + self._place(column)).eq(column)))
+    def _name_firsts(self) -> None:
+        """Names whether the lane's first column is one of those from which a border is in reach."""
+        nx, reach = self.op.grid.extent[1], self._reach
+        near = {column - self._place(column) for column in (*range(-reach, reach), *range(nx - reach, nx + reach))}
+        near |= {image.first for name in self.sides for image in self._images(name)}
+        self.firsts = {first: self.cx.b.let("at", self.first.eq(first)) for first in sorted(near)}
+
+    @property
+    def _reach(self) -> int:
+        """Columns from a border that are anything special."""
+        return max(self.n.rx, self.n.beside)
+
+    def _at(self, column: int) -> Expr:
+        """Whether the lane has this column near a border, at the only place where it can be."""
+        return self.firsts[column - self._place(column)]
 
     def _place(self, column: int) -> int:
         """Which of a lane's columns a column of the field is, in whatever lane: strips begin at multiples of them."""
@@ -180,20 +208,39 @@ class _Levels:
         kinds = {self._side(name, axis)[high][0] for name in self.names}
         return kinds not in ({"frozen"}, {"periodic"})
 
-    def _set_columns(self, own: list[Value], name: str) -> None:
-        """Sets the columns outside: a constant, or what lies inside, in a lane that is a constant distance away."""
-        columns = Columns(self.cx, self.op.grid.extent[1], self.per_lane, self._place, self.columns)
+    def _beyond(self, name: str) -> dict[int, tuple[str, float]]:
+        """The sides of columns outside that anything that counts is made of."""
         # coefficients may be read farther away than a frozen side keeps fields
-        sides = {
+        return {
             high: side for high, side in enumerate(self._side(name, 1))
             if side[0] != "periodic" and (self._matters(1, high) or (not name and self.n.beside > self.n.rx))
         }  # fmt: skip
-        columns.set(own, sides, max(self.n.rx, self.n.beside))
+
+    def _images(self, name: str) -> Iterator[Image]:
+        """Reads of a field's columns outside where others stand for them."""
+        kinds = {high: kind for high, (kind, _) in self._beyond(name).items() if kind != "dirichlet"}
+        return images(self.op.grid.extent[1], self.per_lane, self._place, kinds, self._reach)
+
+    def _row(self, name: str, own: Sequence[Value]) -> _Row:
+        """A row of a field, or of a coefficient (no name), to read."""
+        found = ((column, source, self.firsts[first]) for column, source, first in self._images(name))
+        return _Row(self.cx, own, [image for image in found if image[2] != FALSE] if self.op.sides else ())
+
+    def _set_columns(self, own: list[Value], name: str) -> None:
+        """Sets the columns outside that hold a constant."""
+        constants = {high: side for high, side in self._beyond(name).items() if side[0] == "dirichlet"}
+        nx, reach = self.op.grid.extent[1], self._reach
+        near = {
+            column: self._at(column)
+            for high in constants
+            for column in (range(nx, nx + reach) if high else range(-reach, 0))
+        }
+        Columns(self.cx, nx, self.per_lane, self._place, near).set(own, constants, reach)
 
     def _set_rows(self, own: list[Value], name: str, row: Expr) -> None:
         """A row beyond a side that holds a constant is full of it."""
         b, ny = self.cx.b, self.op.grid.extent[0]
-        for high, (kind, constant) in enumerate(self._side(name, 0)):
+        for high, (kind, constant) in enumerate(self._side(name, 0) if self.op.rows else ()):
             if kind == "dirichlet":
                 out = b.let("out", row.ge(ny) if high else row.lt(0))
                 value = b.const(own[0].dtype, constant, hint="outside")
@@ -201,6 +248,8 @@ class _Levels:
 
     def _image_rows(self, own: list[Value], name: str, row: Expr, kept: Buffer, first: Expr, depth: int) -> None:
         """Rows inside stand also for those beyond a side: as far inside (neumann), or that at the edge (frozen)."""
+        if not self.op.rows:
+            return
         b, ny = self.cx.b, self.op.grid.extent[0]
         low, high = (kind for kind, _ in self._side(name, 0))
         low, high = (kind if self._matters(0, at) else "" for at, kind in enumerate((low, high)))
@@ -221,13 +270,12 @@ class _Levels:
         b, (ny, nx), ry, out = self.cx.b, self.op.grid.extent, self.n.ry, list(values)
         ends = (row.lt(ry), row.ge(ny - ry))
         near = [end for end, (kind, _) in zip(ends, self._side(name, 0), strict=True) if kind == "frozen" and ry]
-        if near:
+        if near and self.op.rows:
             stays = b.let("kept", any_of(*near))
             out = [b.select(stays, was, value) for was, value in zip(old, out, strict=True)]
         for at_end, (kind, _) in enumerate(self._side(name, 1)):
             for j in range(self.n.rx if kind == "frozen" else 0):
                 column = nx - 1 - j if at_end else j
                 c = self._place(column)
-                if (stays := self.columns[column]) != TRUE:
-                    out[c] = b.select(stays, old[c], out[c])
+                out[c] = b.select(self._at(column), old[c], out[c])
         return out

@@ -129,6 +129,14 @@ class Rows:
         """Whether a result crosses the lanes through the ring of the input level in its place: nothing waits there."""
         return not back or not self.waiting[name, back].longest
 
+    def calm(self, rows: int) -> tuple[int, int]:
+        """Of a tile that begins at row 0, the first turn with no row near the low border, and the first with one near
+        the high border of ``rows``; of one further down both come as many turns sooner.
+
+        The last level makes rows a radius above those that it reads, and a frozen side keeps another radius of them.
+        """
+        return self.above + (self.levels + 2) * self.ry, self.above + rows
+
     def legal(self, per_lane: int, shape: Sequence[int]) -> str | None:
         """Why there is no such kernel on a grid of ``shape`` (rows, columns); None if there is."""
         if per_lane % self.piece:

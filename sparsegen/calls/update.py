@@ -3,7 +3,8 @@
 A pass of T steps writes the min(n, T) newest levels of a field of n.  Such a field is kept in a ring of n + min(n, T)
 arrays: the n that a call gives back, and the others of the workspace.  Each pass reads the n that were written last and
 writes those that hold the oldest levels; the last ones written are what is given back.  Where rows do not start at
-16-byte boundaries, all but the first and the last passes go between arrays of the workspace whose rows are padded.
+16-byte boundaries, all but the first and the last passes go between arrays of the workspace whose rows are padded; and
+coefficients, which every pass reads, are copied to such arrays first.
 
 The first passes read the arrays of the user, which are never written.  With fewer steps than levels some of what is
 given back are copies of them.  Steps that do not fill a pass are made first, in one of their own.
@@ -38,7 +39,7 @@ from sparsegen.plan import Part, Plan, Step, launches, with_tables
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.run.host import HostArray
 from sparsegen.schedule import UpdateSchedule
-from sparsegen.sizes import padded_pitch
+from sparsegen.sizes import VECTOR, padded_pitch
 
 
 class UpdateCalls(GridCalls):
@@ -82,12 +83,14 @@ class UpdateCalls(GridCalls):
         return some(self.problem.what, steps)
 
     def program(
-        self, schedule: UpdateSchedule, device: DeviceProfile, steps: int, variant: Any, copied: Update | None = None
-    ) -> Program:
-        """Of a pass, or of the update ``copied`` that copies a field, for the pitches of its roles."""
+        self, schedule: UpdateSchedule, device: DeviceProfile, steps: int, variant: Any, copied: Update | None = None,
+        shared: bool = False,
+    ) -> Program:  # fmt: skip
+        """Of a pass, or of the update ``copied`` that copies an array, perhaps one ``shared`` by a batch, and makes no
+        step, for the pitches of its roles."""
         if copied:
-            problem = UpdateProblem(copied, self.problem.shape, batch=self.problem.batch)
-            return lower(problem, UpdateSchedule("direct"), device, 1, variant)
+            problem = UpdateProblem(copied, self.problem.shape, batch=None if shared else self.problem.batch)
+            return replace(lower(problem, UpdateSchedule("direct"), device, 1, variant), steps=0)
         return lower(self.problem, schedule, device, steps, variant)
 
     def plan(self, programs: Memo[Program], schedule: UpdateSchedule, steps: int, variant: Any) -> Plan:
@@ -103,17 +106,24 @@ class UpdateCalls(GridCalls):
         every, size = (self.problem.items, *grid), self.dtype.itemsize
         wide = padded_pitch(every, size, cols, len(sizes)) if family(schedule).pieces else 0
         rings = {name: Ring(name, levels, sizes, apart=bool(wide)) for name, levels in update.fields}
+        coefs = {f"in.{c}.0": f"in.{c}.0" for c in update.coefs}
+        moved = {name: f"ws.{name[3:]}" for name in coefs if wide and apart[name] * size % VECTOR}
 
         def pitch(array: str) -> int:
             of, name, _ = array.split(".")
             return int((wide or apart[f"out.{name}.0"]) if of == "ws" else apart[array])
 
-        def bound(size: int, roles: Sequence[str], arrays: Mapping[str, str], copied: Update | None = None) -> Step:
+        def bound(size: int, roles: Sequence[str], arrays: Mapping[str, str], *copied: Any) -> Step:
             key = (size, tuple(pitch(arrays[r]) if r in arrays else cols for r in roles))
-            return Step.of(programs.get(*key, *((copied,) if copied else ())), arrays)
+            return Step.of(programs.get(*key, *copied), arrays)
+
+        def copy(source: str, to: str, *how: Any) -> Part:  # copies take the roles of the first field
+            one = update.fields[0][0]
+            arrays = {f"in.{one}.0": source, f"out.{one}": to}
+            return Part((bound(1, tuple(arrays), arrays, identity(update, one), *how),))
 
         def step(i: int) -> Step:
-            arrays = {name: name for name in (*(f"in.{c}.0" for c in update.coefs), *self.timed)}
+            arrays = {**coefs, **moved, **{name: name for name in self.timed}}
             for name, ring in rings.items():
                 arrays |= {f"in.{name}.{k}": array for k, array in enumerate(ring.read(i))}
                 arrays |= {written(name, k): array for k, array in enumerate(ring.written(i))}
@@ -123,17 +133,13 @@ class UpdateCalls(GridCalls):
         head = min(count, max(ring.head for ring in rings.values()))
         last = max(head, count - max(ring.tail for ring in rings.values()))
         cycle = tuple(step(i) for i in range(head, min(head + period, last)))
-        one = update.fields[0][0]  # copies take the roles of the first field
-        copied = identity(update, one)
+        before = [copy(name, to, name in self.problem.shared) for name, to in moved.items()]
         copies = [
-            bound(
-                1, (f"in.{one}.0", f"out.{one}"),
-                {f"in.{one}.0": f"in.{name}.{k - steps}", f"out.{one}": f"out.{name}.{k}"}, copied,
-            )
+            copy(f"in.{name}.{k - steps}", f"out.{name}.{k}")
             for name, levels in update.fields for k in range(steps, levels)
         ]  # fmt: skip
         first, end = ([Part((step(i),)) for i in some] for some in (range(head), range(last, count)))
-        parts = (*first, *((Part(cycle, last - head),) if cycle else ()), *end, *(Part((s,)) for s in copies))
+        parts = (*before, *first, *((Part(cycle, last - head),) if cycle else ()), *end, *copies)
         return Plan(
             parts, tuple(self.arguments), step(max(head, last - 1) if cycle else count - 1).program, steps, wide
         )

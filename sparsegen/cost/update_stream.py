@@ -22,7 +22,7 @@ from sparsegen.ir import formula
 from sparsegen.ir.numbers.rows import Rows
 from sparsegen.ir.op_update import parameters
 from sparsegen.schedule import UpdateSchedule
-from sparsegen.sizes import ITEMSIZE
+from sparsegen.sizes import ITEMSIZE, PADDED_FROM
 
 REASONS: Final[dict[str, str]] = {
     "hbm": "every array is read once a pass, with the rows that strips have in common, and every new level written",
@@ -81,13 +81,13 @@ def numbers(update: Update, s: UpdateSchedule, rows: int) -> Rows:
 
 
 def chosen(update: Update, s: UpdateSchedule, n: Rows) -> int:
-    """Cells of a lane that a level chooses for a border: a whole row where rows end, a reach of it where columns do."""
+    """Cells of a lane that a level chooses for a border of columns: constants are set once, a frozen side keeps what it
+    has, images are chosen in each row that is read beside a cell.  Where rows end a few turns alone choose."""
     reach, count = max(n.rx, n.beside), 0
-    for sides in update.sides:
-        rows, columns = [[side.kind for side in pair] for pair in ((), *sides)[-2:]]
-        count += s.cols * sum(kind in ("dirichlet", "neumann") for kind in rows) + s.cols * ("frozen" in rows)
-        # an image comes from the neighbouring lane
-        count += reach * sum({"periodic": 0, "neumann": 4}.get(kind, 1) for kind in columns)
+    for (name, _), sides in zip(update.fields, update.sides, strict=True):
+        beside = len({(level, dy) for of, level, (dy, dx) in n.reads if of == name and dx})
+        chosen = {"periodic": 0, "neumann": beside}
+        count += reach * sum(chosen.get(side.kind, 1) for side in sides[-1])
     return count
 
 
@@ -111,8 +111,12 @@ def resident(update: Update, s: UpdateSchedule, n: Rows, device: DeviceProfile) 
     return max(1, occupancy(min(255, registers(update, s, n)), shared, s.threads, device).blocks)
 
 
-def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile) -> Cost:
-    """The cost of one pass on a grid of ``shape``; the schedule's rows are said."""
+def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int = 1) -> Cost:
+    """The cost of one pass on a grid of ``shape``, of a call of ``steps``: most of many passes go between padded rows.
+
+    The schedule's rows are said.
+    """
+    padded = steps >= PADDED_FROM * s.levels
     n, size, shape = numbers(update, s, s.rows), ITEMSIZE[update.dtype], (1, *shape)[-2:]
     reads = parameters(update.fields, update.coefs)
     writes, nbytes = len(n.outputs), shape[0] * shape[1] * size
@@ -125,7 +129,7 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
         "waits": len({(name, dy) for name, _, (dy, _) in n.reads if name in update.coefs}),
         "shuffles": sum(abs(dx) for *_, dx in beside) and len({b[:3] for b in beside}) * 2 * n.rx,
         "moves": 0.0 if s.unroll == period(n) else MOVES * n.kept / s.levels, "width": s.warps * n.width,
-        "vector": 16 / size if shape[1] * size % 16 == 0 else 1,
+        "vector": 16 / size if padded or shape[1] * size % 16 == 0 else 1,
         "sms": device.own_sms, "sub": device.sub_cores, "f": device.clock, "launch": terms.STARTING * device.launch_s,
         "miss": device.missed(nbytes * (len(reads) + writes)), "bw_G": terms.REACH * device.bw_global,
         "bw_S": device.smem_bytes_per_clk_sm, "bw_L2": device.l2_bytes_per_clk_sm, "lat": device.lat_dram,

@@ -56,7 +56,7 @@ class UpdatePage(Kind):
         plan, v, s = self.plan, self.cost.values, self.cost.schedule
         if plan.passes > 1:
             launches = -(-plan.steps // s.levels)
-            copies = f", and {plan.passes - launches} copies of input levels" * (plan.passes > launches)
+            copies = f", and {plural(plan.passes - launches, 'array')} copied" * (plan.passes > launches)
             yield Fact("launches", f"{launches}{copies}; {seconds(self.seconds(self.cost))} in all")
         if not self.linear:
             yield Fact("families", WHY_UPDATES)

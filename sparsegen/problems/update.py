@@ -30,7 +30,7 @@ from sparsegen.ir.types import DTYPES
 from sparsegen.problem import Problem, digest, of_batch
 from sparsegen.registry import families
 from sparsegen.schedule import Schedule, UpdateSchedule
-from sparsegen.sizes import ITEMSIZE
+from sparsegen.sizes import ITEMSIZE, padded_pitch
 
 
 @dataclass(frozen=True)
@@ -128,12 +128,17 @@ class UpdateProblem(Problem):
             return self._whole(cost, steps)
         passes, rest = divmod(steps, cost.steps_per_launch)
         time = passes * cost.time - saved(passes - 2 + bool(rest), cost.time, STARTING * cost.profile.launch_s)
-        return time + (self._rest(cost, rest) if rest else 0.0) + self._copied(cost.profile, steps)
+        return time + (self._rest(cost, rest) if rest else 0.0) + self._copied(cost, steps)
 
-    def _copied(self, device: DeviceProfile, steps: int) -> float:
-        """The time of copies: after fewer steps than a field has levels, older ones of a result are those given."""
+    def _copied(self, cost: Cost, steps: int) -> float:
+        """The time of copies: after fewer steps than a field has levels, older ones of a result are those given; and
+        coefficients are copied to padded rows, where many passes read them."""
+        device, size = cost.profile, ITEMSIZE[self.what.dtype]
         count = sum(max(0, levels - steps) for _, levels in self.what.fields)
-        nbytes = prod(self.shape) * ITEMSIZE[self.what.dtype]
+        passes = -(-steps // cost.steps_per_launch)
+        if family(cost.schedule).pieces and padded_pitch(self.shape, size, self.shape[-1], passes):
+            count += len(self.what.coefs)
+        nbytes = prod(self.shape) * size
         return count * (STARTING * device.launch_s + 2 * nbytes / device.bw_global)
 
     def _whole(self, cost: Cost, steps: int) -> float:

@@ -144,12 +144,13 @@ def check(plan: Plan, given: Arrays, wanted: Callable[[int], Arrays]) -> Report:
     own = {role: given[name] for step in reversed(plan.firsts) for role, name in step.arrays if name in given}
     for step in plan.firsts:
         program, names = step.program, dict(step.arrays)
-        made, reports = run_pass(program, {**own, **given, **_scalars(plan, program, 0)}, checks=True)
+        mine = {role: given[name] for role, name in step.arrays if name in given}
+        made, reports = run_pass(program, {**own, **given, **mine, **_scalars(plan, program, 0)}, checks=True)
         finite = all(np.isfinite(a).all() for a in given.values() if a.dtype.kind not in "iu")
         for role, got in made.items():
             if not finite or not unwritten(got).any():
                 continue
-            want = wanted(program.steps)
+            want = wanted(program.steps) if program.steps else {}  # a copy makes no step
             known = [want[name] for name in (role, f"{role}.0", names[role]) if name in want]
             # what lies in a workspace after the first pass has no reference: all of it must be written
             expected = known[0] if known else np.zeros_like(got)

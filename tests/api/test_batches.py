@@ -77,7 +77,7 @@ def test_a_stencils_items_are_those_of_single_calls(shape: tuple[int, ...], line
 @pytest.mark.parametrize("line", ["direct column=2", "stream levels=2 cols=2", "tiled levels=2 rows=2", "direct"])
 @pytest.mark.parametrize("shared", ["c", ()], ids=["shared", "own"])
 def test_an_updates_items_have_levels_and_coefficients_of_their_own(line: str, shared: str) -> None:
-    shape, rng = (22, 34), np.random.default_rng(2)
+    shape, rng = (22, 35), np.random.default_rng(2)  # coefficients are copied to padded rows, shared ones once
     k = compiled(wave, shape, steps=5, batch=ITEMS, shared=shared, schedule=line)
     one = compiled(wave, shape, steps=5, schedule=k.schedule)
     u = tuple(rng.random((ITEMS, *shape)) for _ in range(2))

@@ -105,6 +105,17 @@ def test_levels_on_three_axes(line: str, sides: str) -> None:
     same(k(**given), sg.compile(update, shape, 7, backend="reference")(**given), "f64")
 
 
+@pytest.mark.parametrize("sides", KINDS)
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+def test_planes_that_no_piece_divides(dtype: str, sides: str) -> None:
+    """Passes between padded rows: cells across a border are copied one by one."""
+    make, _ = NAMED["heat"]
+    update, shape = make(boundary=KINDS[sides], dtype=dtype), (29, 37, 271)
+    given = inputs(update, shape)
+    k = sg.compile(update, shape, STEPS, backend="cuda", schedule="column lines=2 planes=8 warps=8")
+    same(k(**given), sg.compile(update, shape, STEPS, backend="reference")(**given), dtype)
+
+
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
 def test_quotients_by_constants(dtype: str) -> None:
     """Those of NumPy, also where they are no finite numbers."""

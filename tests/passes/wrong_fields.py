@@ -505,6 +505,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("patches", tw.Walk, {"slot": 8}, "must reach the last of"),
     ("stream", tw.Walk, {"fill": (t.Meet(),)}, "tile.meet does not fill a ring"),
     ("stream", tw.Walk, {"read": (t.Meet(),)}, "tile.meet does not take a slot's data"),
+    ("stream", tw.Walk, {"calm": (as_expr(1),)}, "1 ends of the turns of its inner region"),
     ("stream", tw.Fetch, {"border": "mirror"}, "border 'mirror' is unknown"),
     ("column", tw.Fetch, {"grid": Grid((20, 20), 20, PERIODIC)}, "the field has 2"),
     ("patches", tw.Fetch, {"grid": Grid((64, 128), 100, PERIODIC)}, "cannot stand 100 apart"),

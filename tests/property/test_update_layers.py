@@ -72,6 +72,16 @@ def test_rows_of_any_pitch(update: Update, extra: list[int], seed: int) -> None:
     agree(update, shape, s, wider(update, shape, extra))
 
 
+@pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
+@pytest.mark.parametrize("levels", [1, 2])
+@pytest.mark.parametrize("columns", [69, 141])
+def test_pieces_across_a_border(columns: int, levels: int, boundary: Any) -> None:
+    """Rows that whole pieces do not fill, at aligned addresses; more of them than a window has, and fewer."""
+    make, _ = NAMED["heat"]
+    update, shape = make(boundary=boundary, dtype="f64"), (6, 9, columns)
+    agree(update, shape, UpdateSchedule("column", levels=levels, planes=4, warps=3), wider(update, shape, [3] * 12))
+
+
 @given(update=DEEP, seed=st.integers(0, 2**32 - 1))
 def test_every_level_reads_back_as_it_prints(update: Update, seed: int) -> None:
     shape, s = drawn(update, random.Random(seed))

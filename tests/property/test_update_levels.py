@@ -66,6 +66,17 @@ def test_rows_of_any_pitch(update: Update, extra: list[int], seed: int) -> None:
     agree(update, shape, s, wider(update, shape, extra))
 
 
+@pytest.mark.parametrize("boundary", [*BOUNDARIES, {0: (sg.neumann, sg.dirichlet(1.0)), 1: (sg.frozen, sg.neumann)}])
+@pytest.mark.parametrize(("name", "dtype"), [("wave", "f64"), ("gray_scott", "f32")])
+@pytest.mark.parametrize("columns", [69, 149, 233])
+def test_pieces_across_a_border(columns: int, name: str, dtype: str, boundary: Any) -> None:
+    """Rows that whole pieces do not fill, at aligned addresses; fewer columns than a strip has, and more."""
+    make, _ = NAMED[name]
+    update, shape = make(boundary=boundary, dtype=dtype), (37, columns)
+    s = UpdateSchedule("stream", levels=3, cols=4, rows=16, unroll=2)
+    agree(update, shape, s, wider(update, shape, [3] * 12))
+
+
 @given(update=FLAT, seed=st.integers(0, 2**32 - 1))
 def test_every_level_reads_back_as_it_prints(update: Update, seed: int) -> None:
     shape, s = drawn(update, random.Random(seed))
