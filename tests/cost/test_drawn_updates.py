@@ -1,9 +1,9 @@
 """Random updates as they were called in a loop on one H100, and what the cost model expects.
 
 ``data/updates.csv.xz``: 784 kernels of 80 updates of two seeds of ``bench.drawn`` (commits 062c8e1 and 5d3afc7), in
-seconds of a call of all steps.  All were fitted to.  Left out are kernels that spilled: the model now refuses them; and
-the larger fields of one or two axes with borders, for which ``stream`` was measured when every turn of it still chose
-for these: they have to be measured anew.
+seconds of a call of all steps.  All were fitted to.  Left out are kernels that spilled: the model now refuses them.
+Where rows end, ``stream`` was measured when every turn of it still chose for that: of such updates what is chosen has to
+be measured anew.
 """
 
 from __future__ import annotations
@@ -48,8 +48,6 @@ def measured() -> dict[tuple[str, str, str], list[tuple[str, float, float]]]:
         assert isinstance(p, UpdateProblem)
         problem, _ = described(p.update, p.shape, p.steps, "any")
         s = UpdateSchedule.parse(row["schedule"])
-        if row["part"] == "updates" and p.update.ndim < 3 and bordered(p.update):
-            continue
         time = problem.seconds(problem.price(s, DEVICE, Request(steps=p.steps)), p.steps)
         found[key].append((s.family, float(row["seconds"]), time))
     return found
@@ -61,10 +59,18 @@ def test_times_of_a_family(family: str) -> None:
     assert len(errors) >= 4 and np.median(np.abs(errors)) <= MEDIAN[family]
 
 
+def _stale(key: tuple[str, str, str]) -> bool:
+    """Whether a drawn update has borders that kernels of ``stream`` made otherwise when they were measured."""
+    part, seed, name = key
+    count = SEEDS[int(seed)][0 if part == "updates" else 1]
+    update = next(p.update for p in problems(part, int(seed), count) if p.name == name and isinstance(p, UpdateProblem))
+    return update.ndim < 3 and bordered(update)
+
+
 @pytest.mark.parametrize(("part", "worst"), [("updates", 1.16), ("small", 1.26)])
 def test_what_is_chosen_is_near_the_fastest(part: str, worst: float) -> None:
     regrets = [
         min(rows, key=lambda row: row[2])[1] / min(took for _, took, _ in rows)
-        for (where, *_), rows in measured().items() if where == part
+        for key, rows in measured().items() if key[0] == part and not (part == "updates" and _stale(key))
     ]  # fmt: skip
     assert len(regrets) >= 10 and np.median(regrets) <= 1.04 and max(regrets) <= worst
