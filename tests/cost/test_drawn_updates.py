@@ -2,8 +2,8 @@
 
 ``data/updates.csv.xz``: 784 kernels of 80 updates of two seeds of ``bench.drawn`` (commits 062c8e1 and 5d3afc7), in
 seconds of a call of all steps.  All were fitted to.  Left out are kernels that spilled: the model now refuses them.
-Where rows end, ``stream`` was measured when every turn of it still chose for that: of such updates what is chosen has to
-be measured anew.
+``stream`` was measured when every turn of it still chose for the ends of rows: of updates with borders what is chosen
+has to be measured anew.
 """
 
 from __future__ import annotations
