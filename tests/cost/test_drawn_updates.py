@@ -2,6 +2,8 @@
 
 ``data/updates.csv.xz``: 784 kernels of 80 updates of two seeds of ``bench.drawn`` (commits 062c8e1 and 5d3afc7), in
 seconds of a call of all steps.  All were fitted to.  Left out are kernels that spilled: the model now refuses them.
+``stream`` was measured when every turn of it still chose for the ends of rows: of updates with borders what is chosen
+has to be measured anew.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from sparsegen.bench.drawn import UpdateProblem, problems
 from sparsegen.choose import Request
 from sparsegen.compiler import described
 from sparsegen.cost.devices import load_profile
+from sparsegen.cost.update import bordered
 from sparsegen.schedule import UpdateSchedule
 
 #: Seeds, and how many problems of parts ``updates`` and ``small`` were drawn.
@@ -56,10 +59,20 @@ def test_times_of_a_family(family: str) -> None:
     assert len(errors) >= 4 and np.median(np.abs(errors)) <= MEDIAN[family]
 
 
+def _stale(key: tuple[str, str, str]) -> bool:
+    """Whether a drawn update has borders that kernels of ``stream`` made otherwise when they were measured."""
+    part, seed, name = key
+    count = SEEDS[int(seed)][0 if part == "updates" else 1]
+    found = next(p for p in problems(part, int(seed), count) if p.name == name)
+    assert isinstance(found, UpdateProblem)
+    update = found.update
+    return update.ndim < 3 and bordered(update)
+
+
 @pytest.mark.parametrize(("part", "worst"), [("updates", 1.16), ("small", 1.26)])
 def test_what_is_chosen_is_near_the_fastest(part: str, worst: float) -> None:
     regrets = [
         min(rows, key=lambda row: row[2])[1] / min(took for _, took, _ in rows)
-        for (where, *_), rows in measured().items() if where == part
+        for key, rows in measured().items() if key[0] == part and not _stale(key)
     ]  # fmt: skip
     assert len(regrets) >= 10 and np.median(regrets) <= 1.04 and max(regrets) <= worst
