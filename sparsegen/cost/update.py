@@ -15,7 +15,7 @@ from typing import Any, Final
 from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.terms import REACH
+from sparsegen.cost.terms import REACH, STARTING
 from sparsegen.dsl.update import Update
 from sparsegen.ir import formula
 from sparsegen.ir.numbers.arithmetic import up
@@ -29,7 +29,7 @@ REASONS: Final[dict[str, str]] = {
     "l2": "the cells of each block, and the rows and planes around them, from L2",
     "l1": "reads of neighbours that a thread does not share, and the results, through L1",
     "fma": "arithmetic of the formula on the CUDA cores",
-    "issue": "warp instructions, one a clock and sub-core",
+    "issue": "warp instructions, one a clock and sub-core; near a border places of cells are worked out",
     "latency": "each wave of blocks waits for DRAM, and for its instructions, one after the other",
     "launch": "starting the kernel",
 }
@@ -45,6 +45,8 @@ SYMBOLS: Final[dict[str, str]] = {
     "threads": "threads a block",
     "column": "cells of a thread",
     "within": "loads a cell whose lanes begin within a line of L1",
+    "near": "share of the warps that have a cell which reads beyond the grid",
+    "places": "places along the axes that such a cell reads from, besides its own",
 }
 #: FMA, ALU and MUFU instructions of what is no single one, on the path of usual numbers (read off what nvcc 13 makes of
 #: it for sm_90a, without moves of constants).
@@ -67,10 +69,15 @@ _COMPARED: Final = (*formula.COMPARE, "min", "max")
 _OVERHEAD, _ADDRESS = 24, 2
 #: Fitted: the orders of the norms; the share of a load more that one takes whose lanes begin within a line; and that of
 #: the SMs' ports that the slices of L2 serve (181 kernels of random updates on one H100, half of them within 7 %).
-ORDER: Final = 5.9
-APART, WITHIN, SERVED = 2.0, 1.3, 0.47
-#: Estimated registers of a thread: some for addresses, and of each 32-bit word that it loads.
-ADDRESSES, LOADED = 20, 0.9
+ORDER: Final = 5.0
+APART, WITHIN, SERVED = 2.0, 1.5, 0.59
+#: Fitted to the same: instructions of a place along an axis where cells may lie outside, with what is chosen there.
+PLACE: Final = 15
+#: Estimated registers of a thread: some for addresses, and of each 32-bit word that it loads (nvcc 13 for sm_90a: 181
+#: kernels within 7 in the root mean square).
+ADDRESSES, LOADED = 16, 0.9
+#: Lanes of a warp.
+WARP: Final = 32
 #: Bytes of a line, and of the sectors of which L1 takes only those that it needs.
 LINE, _SECTOR = 128, 32
 
@@ -130,6 +137,16 @@ def fetched(update: Update, rows: int, columns: int) -> int:
     return len(lines) * columns + sum(ends)
 
 
+def near(update: Update, shape: tuple[int, ...], column: int) -> float:
+    """Share of the warps that have a cell which reads beyond the grid; a thread has ``column`` rows."""
+    planes, rows, columns = (1, 1, *shape)[-3:]
+    far, high, wide = (0, 0, *update.radius)[-3:]
+    across, down = -(-columns // WARP), -(-rows // column)
+    inside = max(0, (columns - wide) // WARP - -(-wide // WARP)) / across
+    inside *= max(0, (rows - high) // column - -(-high // column)) / down
+    return 1 - inside * max(0, planes - 2 * far) / planes
+
+
 def cost(update: Update, shape: tuple[int, ...], schedule: UpdateSchedule, device: DeviceProfile) -> Cost:
     """The cost of one time step on a grid of ``shape``."""
     size, column = ITEMSIZE[update.dtype], schedule.column if update.ndim > 1 else 1
@@ -144,15 +161,17 @@ def cost(update: Update, shape: tuple[int, ...], schedule: UpdateSchedule, devic
     cells, writes = math.prod(shape), len(update.fields)
     reads = len(parameters(update.fields, update.coefs))
     rate = device.f64_fma_per_clk_sm if update.dtype == "f64" else device.f32_fma_per_clk_sm
+    places = {(at, o) for *_, offset in formula.reads(update.code) for at, o in enumerate(offset) if o}
     work, words = units(update), max(1, size // 4)
     held = ADDRESSES + LOADED * words * len(loads)  # registers
-    fitting = min(device.max_threads_sm, device.regs_sm / held) // schedule.threads * schedule.threads
+    fitting = min(device.max_threads_sm, device.regs_sm / held - schedule.threads / 2)  # about half a block is left over
     values: dict[str, float] = {
         "N": cells, "covered": covered, "fetched": fetched(update, down * column, across) / (down * column * across),
         "reads": reads, "writes": writes, "loads": len(loads) / column, "flops": sum(work.values()),
         "within": sum(offset[-1] * size % LINE != 0 for _, _, offset in loads) / column,
+        "near": near(update, shape, column), "places": len(places),
         "waits": DEPEND * (work["FMA"] + work["ALU"]) + deep(update) * work["MUFU"],
-        "threads": schedule.threads, "column": column, "s": size, "launch": device.launch_s,
+        "threads": schedule.threads, "column": column, "s": size, "launch": STARTING * device.launch_s,
         "miss": (miss := device.missed(cells * size * (reads + writes))), "bw_G": REACH * device.bw_global,
         "bw_L2": SERVED * device.l2_bytes_per_clk_sm * device.own_sms * device.clock,
         "bw_S": device.bw_shared, "fma_s": rate * device.own_sms * device.clock,
@@ -165,12 +184,13 @@ def cost(update: Update, shape: tuple[int, ...], schedule: UpdateSchedule, devic
 
 def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     """``time`` and its terms, for floats and for sympy alike."""
+    issued = v.loads + v.writes + v.flops + _ADDRESS + _OVERHEAD / v.column
     terms = {
         "hbm": v.miss * v.N * v.s * (v.reads + v.writes) / v.bw_G,
         "l2": v.covered * v.s * (v.fetched + v.writes) / v.bw_L2,
         "l1": v.covered * v.s * (v.loads + WITHIN * v.within + v.writes) / v.bw_S,
         "fma": v.covered * v.flops / v.fma_s,
-        "issue": v.covered * (v.loads + v.writes + v.flops + _ADDRESS + _OVERHEAD / v.column) / v.issue_s,
+        "issue": v.covered * (issued + PLACE * v.near * v.places) / v.issue_s,
         "latency": a.ceil(v.covered / (v.resident * v.column)) * (v.lat + v.column * v.waits) / v.f,
         "launch": v.launch,
     }
