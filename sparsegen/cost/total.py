@@ -14,12 +14,10 @@ from sparsegen.footprint import Footprint
 from sparsegen.geometry import split, with_steps
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import StencilSchedule
-from sparsegen.sizes import padded_pitch
+from sparsegen.sizes import GRAPH_PASSES, GRAPH_SECONDS, padded_pitch
 
-#: Share of its start that a launch saves after another one of a call, which the GPU knows of before that ends: a CUDA
-#: graph tells it, or the host, which is ahead of a queue of few launches or long ones.  Fitted on one H200
-#: (tests/cost/random_kernels.py); on one H100 as well without a graph (66 kernels of 2 to 7 passes).
-FOLLOWS = 0.6
+#: Share of a pass's start that a CUDA graph saves; fitted on one H200 (tests/cost/random_kernels.py).
+GRAPH_SAVES = 0.6
 
 
 def total_time(cost: Cost, steps: int) -> float:
@@ -27,11 +25,10 @@ def total_time(cost: Cost, steps: int) -> float:
 
     Infinite: the schedule has no legal pass for the rest.
     """
-    passes, rest = divmod(steps, cost.steps_per_launch)
-    if not rest:
+    if not (rest := steps % cost.steps_per_launch):
         return whole_time(cost, steps)
-    tail, count = _rest(cost.schedule, rest, cost.facts, cost.shape, cost.profile)
-    return whole_time(cost, steps) + tail - saved(count + bool(passes), cost.values["t_launch"])
+    tail = _rest_time(cost.schedule, rest, cost.facts, cost.shape, cost.profile)
+    return whole_time(cost, steps) + tail
 
 
 def whole_time(cost: Cost, steps: int) -> float:
@@ -50,12 +47,14 @@ def whole_time(cost: Cost, steps: int) -> float:
         inner = _padded_time(cost.schedule, cost.facts, cost.shape, cost.profile, pitch)
         time += alike * (inner - cost.time)
     starts = 1 + AFTER * (cost.values["rim_blocks"] > 0)  # of a pass, its rim's among them
-    return time - saved(passes, starts * cost.values["t_launch"])
+    return time - saved(alike, cost.time, starts * cost.values["t_launch"])
 
 
-def saved(passes: int, launch: float) -> float:
-    """Seconds that so many passes of a call, each of which takes ``launch`` to start alone, save by following."""
-    return max(0, passes - 1) * FOLLOWS * launch
+def saved(alike: int, time: float, launch: float) -> float:
+    """Seconds that a graph saves of so many passes with the same program, each of which takes ``time``, and ``launch``
+    of it to start."""
+    graphed = alike > GRAPH_PASSES - 2 and time <= GRAPH_SECONDS
+    return alike // 2 * 2 * GRAPH_SAVES * launch if graphed else 0.0
 
 
 @lru_cache(maxsize=1 << 14)
@@ -67,19 +66,17 @@ def _padded_time(
 
 
 @lru_cache(maxsize=1 << 14)
-def _rest(
+def _rest_time(
     schedule: StencilSchedule, rest: int, fp: Footprint, shape: tuple[int, ...], profile: DeviceProfile
-) -> tuple[float, int]:
-    """Seconds of ``rest`` steps, each pass started alone, and how many passes ``execute.Programs.plan`` makes of them;
-    inf if it has none."""
+) -> float:
+    """Seconds of ``rest`` steps, in the passes that ``execute.Programs.plan`` makes of them; inf if it has none."""
     try:
-        parts = split(schedule, rest, fp.k)
-        return sum(n * cost(fp, shape, s, profile).time for s, n in parts), sum(n for _, n in parts)
+        return sum(n * cost(fp, shape, s, profile).time for s, n in split(schedule, rest, fp.k))
     except ScheduleError:  # the rest cannot be done at once: step by step
         try:
-            return rest * cost(fp, shape, with_steps(schedule, 1, fp.k), profile).time, rest
+            return rest * cost(fp, shape, with_steps(schedule, 1, fp.k), profile).time
         except ScheduleError:
-            return math.inf, 1
+            return math.inf
 
 
 def cheapest(costs: Iterable[Cost], steps: int) -> Cost:

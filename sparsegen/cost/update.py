@@ -69,10 +69,10 @@ _COMPARED: Final = (*formula.COMPARE, "min", "max")
 _OVERHEAD, _ADDRESS = 24, 2
 #: Fitted: the orders of the norms; the share of a load more that one takes whose lanes begin within a line; and that of
 #: the SMs' ports that the slices of L2 serve (181 kernels of random updates on one H100, half of them within 7 %).
-ORDER: Final = 5.0
-APART, WITHIN, SERVED = 2.0, 1.5, 0.59
+ORDER: Final = 5.3
+APART, WITHIN, SERVED = 2.1, 1.35, 0.47
 #: Fitted to the same: instructions of a place along an axis where cells may lie outside, with what is chosen there.
-PLACE: Final = 15
+PLACE: Final = 14
 #: Estimated registers of a thread: some for addresses, and of each 32-bit word that it loads (nvcc 13 for sm_90a: 181
 #: kernels within 7 in the root mean square).
 ADDRESSES, LOADED = 16, 0.9
