@@ -20,7 +20,7 @@ from sparsegen.sizes import ITEMSIZE
 #: some share one).
 REGISTERS, BORDER, KEPT, MADE, LOADED, SHARED = 22, 18, 1.1, 1.15, 1.1, 0.62
 #: How many times its share of an SM's registers a thread may be estimated at.
-SAVED: Final = 1.1
+SAVED: Final = 1.06
 
 
 @lru_cache(maxsize=1 << 12)
