@@ -69,10 +69,12 @@ _COMPARED: Final = (*formula.COMPARE, "min", "max")
 _OVERHEAD, _ADDRESS = 24, 2
 #: Fitted: the orders of the norms; the share of a load more that one takes whose lanes begin within a line; and that of
 #: the SMs' ports that the slices of L2 serve (181 kernels of random updates on one H100, half of them within 7 %).
-ORDER: Final = 5.3
-APART, WITHIN, SERVED = 2.1, 1.35, 0.47
+ORDER: Final = 5.8
+APART, WITHIN, SERVED = 2.14, 1.24, 0.555
 #: Fitted to the same: instructions of a place along an axis where cells may lie outside, with what is chosen there.
 PLACE: Final = 14
+#: Fitted to the same: clocks from a load of a warp to its next one.
+LOAD: Final = 9.0
 #: Estimated registers of a thread: some for addresses, and of each 32-bit word that it loads (nvcc 13 for sm_90a: 181
 #: kernels within 7 in the root mean square).
 ADDRESSES, LOADED = 16, 0.9
@@ -191,7 +193,7 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "l1": v.covered * v.s * (v.loads + WITHIN * v.within + v.writes) / v.bw_S,
         "fma": v.covered * v.flops / v.fma_s,
         "issue": v.covered * (issued + PLACE * v.near * v.places) / v.issue_s,
-        "latency": a.ceil(v.covered / (v.resident * v.column)) * (v.lat + v.column * v.waits) / v.f,
+        "latency": a.ceil(v.covered / (v.resident * v.column)) * (v.lat + v.column * (v.waits + LOAD * v.loads)) / v.f,
         "launch": v.launch,
     }
     far = a.max(terms["hbm"], terms["l2"])
