@@ -96,7 +96,7 @@ L1_HOLD = 3750.0
 #: Warps' worth of latency that a warp's instruction waits for: w warps of a scheduler issue w / (w + WAITS) a clock.
 WAITS = 1.1
 #: Independent instructions of a warp that overlap: it counts as so many parties inside a phase.
-ILP = 1.4
+ILP = 2.5
 #: Clocks from the start of one block on an SM to that of the next.
 APART = 156.0
 #: What a tile that is fetched ahead waits for while others are, over the latency of an idle memory.
@@ -135,11 +135,11 @@ def equations(s: StencilSchedule, v: Any, a: Arithmetic) -> tuple[Num, dict[str,
     if hasattr(v, "warps"):  # warps that the sub-cores cannot share out evenly leave some of them idle
         scale *= v.sub * ceil_(b * v.warps / v.sub) / (b * v.warps)
     terms: dict[str, Num] = {}
-    # few warps leave issue slots empty; while they do, a block's other units work: its own time is without
-    waiting = 1 + v.waits * v.sub / (b * v.threads / 32)
+    waiting = 1 + v.waits * v.sub / (b * v.threads / 32)  # few warps leave issue slots empty
     for phase in work.phases:
+        phase["issue"] = phase["issue"] * waiting
         for name, cycles in phase.items():
-            terms[name] = terms.get(name, 0) + cycles * scale * (waiting if name == "issue" else 1)
+            terms[name] = terms.get(name, 0) + cycles * scale
     bound = max_(*terms.values())
     if not stays:
         bound = max_(bound, memory)

@@ -19,7 +19,7 @@ POINT, ROW, EDGE_ROW = 2.4, 7.6, 11.2
 #: Clocks that a warp of a block waits for the others before its place is free again; fitted.
 WARP = 14.0
 #: Independent instructions of a warp that overlap: few, because the sum of a point's products is one chain; fitted.
-ILP = 0.45
+ILP = 0.65
 #: Wavefronts of the L1 that the unaligned loads of a point take over those of aligned ones; the same counters.
 UNALIGNED = 1.15
 
