@@ -157,7 +157,7 @@ def _rim(s: StencilSchedule, g: Geometry, shape: tuple[int, ...], d: DeviceProfi
     return {
         "rim_blocks": blocks,
         "rim_b": max(1, min(d.max_threads_sm // threads, d.smem_sm // (2 * areas[0] * fp.itemsize + SYSTEM))),
-        "rim_cycles": rounds(cells[0]) * d.lat_dram + sum(cells[1:]) * (terms.RIM + terms.TAP * fp.points),
+        "rim_cycles": rounds(cells[0]) * d.lat_dram + sum(cells[1:]) * (terms.RIM + terms.TAP * points(fp, 1)),
     }
 
 

@@ -166,10 +166,11 @@ def cost(update: Update, shape: tuple[int, ...], schedule: UpdateSchedule, devic
     places = {(at, o) for *_, offset in formula.reads(update.code) for at, o in enumerate(offset) if o}
     work, words = units(update), max(1, size // 4)
     held = ADDRESSES + LOADED * words * len(loads)  # registers
-    fitting = min(device.max_threads_sm, device.regs_sm / held - schedule.threads / 2)  # about half a block is left over
+    fitting = min(device.max_threads_sm, device.regs_sm / held - schedule.threads / 2)  # half a block is left over
     values: dict[str, float] = {
-        "N": cells, "covered": covered, "fetched": fetched(update, down * column, across) / (down * column * across),
-        "reads": reads, "writes": writes, "loads": len(loads) / column, "flops": sum(work.values()),
+        "N": cells, "covered": covered, "reads": reads,
+        "fetched": fetched(update, down * column, across) / (down * column * across),
+        "writes": writes, "loads": len(loads) / column, "flops": sum(work.values()),
         "within": sum(offset[-1] * size % LINE != 0 for _, _, offset in loads) / column,
         "near": near(update, shape, column), "places": len(places),
         "waits": DEPEND * (work["FMA"] + work["ALU"]) + deep(update) * work["MUFU"],

@@ -49,8 +49,8 @@ SYMBOLS: Final[dict[str, str]] = {
     "moves": "cells that move on in registers, a cell", "window": "cells that a block fetches a plane",
     "over": "planes that a block fetches besides its own", "stages": "planes under way",
 }  # fmt: skip
-#: Warp instructions of a turn besides its cells, and of each row of a thread in a step (counted in what nvcc 13 makes of
-#: three kernels for sm_90a).
+#: Warp instructions of a turn besides its cells, and of each row of a thread in a step: counted in what nvcc 13 makes
+#: of three kernels for sm_90a.
 TURN, ROW = 60.0, 36.0
 #: Fitted: what such a row takes more in a step where a border may be near, in instructions: choices behind
 #: branches, over which nothing overlaps.
