@@ -3,10 +3,15 @@
 A seed gives the problems, their weights and which candidates are tried; with the sources that the JSON names it gives
 them again.  The candidates of a problem are the MOST cheapest schedules by the model, of which the first is what
 ``schedule="auto"`` takes, and MOST drawn uniformly from the other legal ones.  *Regret* is the chosen one's time over
-that of the fastest candidate, so 1 is the best that there is.  The parts, ``stencils``, ``updates`` and ``small``
-(of small fields, stencils among them), ``products``, ``patterns`` (products with N:M patterns), and with vectors of
-integers ``integers`` (products), ``sampled`` (products) and ``attention``, stand in one JSON and can be measured one at
-a time.  This module has what needs no GPU; ``regret_run`` measures.
+that of the fastest candidate, so 1 is the best that there is: of the 10th percentiles of their calls.  What disturbs a
+call, the host above all, makes it longer and never shorter, so that a low percentile is the kernel's own time, and the
+median is not where half of the calls were disturbed.  All candidates are timed alike, in rounds that take turns, and a
+percentile that is low by luck is as likely among the others, where it makes the regret larger.  Errors are of medians.
+
+The parts, ``stencils``, ``updates`` and ``small`` (of small fields, stencils among them), ``products``, ``patterns``
+(products with N:M patterns), and with vectors of integers ``integers`` (products), ``sampled`` (products) and
+``attention``, stand in one JSON and can be measured one at a time.  This module has what needs no GPU; ``regret_run``
+measures.
 """
 
 from __future__ import annotations
@@ -304,8 +309,8 @@ def points(
 class Finding:
     """What a problem's points say; ratios are of seconds.
 
-    ``regret``: the chosen one over the fastest of all; ``errors``: predicted / measured - 1 of each point;
-    ``correlation``: Spearman's, of predicted and measured seconds.
+    ``regret``: the chosen one over the fastest of all, by their 10th percentiles; ``errors``: predicted / measured - 1
+    of each point; ``correlation``: Spearman's, of predicted and measured seconds.
     """
 
     case: str
@@ -334,12 +339,14 @@ def findings(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
     out = []
     for (_, case), points in cases.items():
         measured = [p["measured_s"] for p in points]
-        chosen = [p["measured_s"] for p in points if p["picked"] == CHOSEN]
+        chosen = [p["p10"] for p in points if p["picked"] == CHOSEN]
         if not chosen:
             continue
         predicted = [p["predicted_s"] for p in points]
         errors = tuple(a / b - 1 for a, b in zip(predicted, measured, strict=True))
-        out.append(Finding(case, chosen[0] / min(measured), errors, rank_correlation(predicted, measured)))
+        out.append(
+            Finding(case, chosen[0] / min(p["p10"] for p in points), errors, rank_correlation(predicted, measured))
+        )
     return out
 
 

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from sparsegen.formats import SparseMatrix
     from sparsegen.products.product import Product
 
-#: Rounds over a problem's candidates, so that a drift of the clock does not favour one of them; fewest and most timed
-#: calls of a candidate in a round.
-ROUNDS, LEAST, MOST = 2, 3, 40
+#: Rounds over a problem's candidates, so that neither a drift of the clock nor what the host does for a while favours
+#: one of them; fewest and most timed calls of a candidate in a round.
+ROUNDS, LEAST, MOST = 4, 3, 20
 #: Times of a round whose 90th percentile is so many times the 10th tell of the host: they are taken again, so often.
 NOISY, AGAIN = 1.25, 3
 #: Reads that empty L2 before a timed call: some 65 us each on an H200, in all more than two calls take on the host.

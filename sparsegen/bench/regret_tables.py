@@ -89,7 +89,7 @@ def _details(name: str, found: Result) -> Cells:
     rows = part(found, name)
     known = {f.case: f for f in findings(rows)}
     best = {case: min((row for row in rows if row["case"] == case and row["measured_s"] is not None),
-                      key=lambda row: row["measured_s"]) for case in known}  # fmt: skip
+                      key=lambda row: row["p10"]) for case in known}  # fmt: skip
 
     def told(tell: Callable[[Finding], str]) -> Column:
         return lambda row: tell(known[row["case"]]) if row["case"] in known else ""

@@ -130,6 +130,14 @@ def touch(g: Geometry, shape: tuple[int, ...]) -> float:
     return 1.0 - inside * (max(0, shape[0] - 2) / shape[0] if len(shape) == 3 and g.planes == 1 else 1.0)
 
 
+@cache
+def windows(columns: int, rows: int, down: int, across: int, steps: int) -> tuple[int, ...]:
+    """Cells of a rim's window before each of its steps and after them: it shrinks by the radius, ``down`` and
+    ``across``, at each, to ``rows`` (0: it is one row) of ``columns``."""
+    left = range(steps, -1, -1)
+    return tuple((columns + 2 * across * n) * max(1, rows + 2 * down * n) for n in left)
+
+
 def _rim(s: StencilSchedule, g: Geometry, shape: tuple[int, ...], d: DeviceProfile, fp: Footprint) -> dict[str, float]:
     """The rim's launch: blocks, how many an SM has, and clocks of each."""
     kind, radius, rim = fp.boundary, fp.radius, family(s).rim
@@ -139,17 +147,17 @@ def _rim(s: StencilSchedule, g: Geometry, shape: tuple[int, ...], d: DeviceProfi
     width = radius * (s.steps if rim == "all" or kind == "frozen" else s.fuse - 1)
     ny, nx = shape[-2:]
     if fp.flat and rim == "all":
-        area, threads, blocks = RIM_ROW + 2 * radius * s.steps, RIM_ROW_THREADS, 2 * ny * -(-width // RIM_ROW)
+        edge, tall, threads, blocks = RIM_ROW, 0, RIM_ROW_THREADS, 2 * ny * -(-width // RIM_ROW)
     else:
-        edge = terms.RIM_TILE + 2 * radius * s.steps
-        long = [1] if fp.flat else [-(-n // terms.RIM_TILE) for n in (nx, max(0, ny - 2 * width))]
-        area, threads = edge * (terms.RIM_TILE if fp.flat else edge), terms.RIM_THREADS
-        blocks = 2 * sum(long) * -(-width // terms.RIM_TILE)
-    cells = -(-area // threads)
+        edge, tall, threads = terms.RIM_TILE, terms.RIM_TILE, terms.RIM_THREADS
+        long = [1] if fp.flat else [-(-n // edge) for n in (nx, max(0, ny - 2 * width))]
+        blocks = 2 * sum(long) * -(-width // edge)
+    areas = windows(edge, tall, 0 if fp.flat else radius, radius, s.steps)
+    cells = [-(-area // threads) for area in areas]
     return {
         "rim_blocks": blocks,
-        "rim_b": max(1, min(d.max_threads_sm // threads, d.smem_sm // (2 * area * fp.itemsize + SYSTEM))),
-        "rim_cycles": rounds(cells) * d.lat_dram + s.steps * cells * terms.RIM,
+        "rim_b": max(1, min(d.max_threads_sm // threads, d.smem_sm // (2 * areas[0] * fp.itemsize + SYSTEM))),
+        "rim_cycles": rounds(cells[0]) * d.lat_dram + sum(cells[1:]) * (terms.RIM + terms.TAP * points(fp, 1)),
     }
 
 

@@ -83,6 +83,7 @@ class Work:
     fetched: Num  #: elements read from global memory
     read: Num = 1  #: the same a grid point, halo left out
     setup: Num = 0  #: cycles before a block's first tile
+    table: Num = 0  #: bytes that each block of an SM then gets from L2 besides
     turns: Num = 1  #: fetches of a tile, one after the other
     share: Num = 1  #: of the blocks of an SM, how many hide what one of them does not keep busy
     through_l1: bool = True  #: whether loads wait in L1 for their lines

@@ -91,14 +91,14 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     A warp's mma go to the tensor core of its sub-core, and what they leave idle only warps of that sub-core can use.
     """
     runs = out + v.warps * v.M * (v.W - v.C)  # each run has the halo of the window
-    table = v.fragments * v.threads * v.b
+    table = v.fragments * v.threads * v.item
     use = {
         "tensor": v.q_mma / v.sub,
         "shared": (runs + COPY_WAVES * element) * v.item / v.bw_S,
         "issue": (runs / 32 * READ + v.n_mma * MULTIPLY + out / 64 * STORE + v.warps * TILE) / v.sub,
     }
-    setup = v.lat_dram + table * v.item / v.bw_L2
-    return Work((use,), v.together + v.lat_shared, element, setup=setup, share=min(1, s.warps / v.sub))
+    share = min(1, s.warps / v.sub)
+    return Work((use,), v.together + v.lat_shared, element, setup=v.lat_dram, table=table, share=share)
 
 
 def kernel(s: StencilSchedule, g: Geometry, stay: int, per_sm: int) -> Any:

@@ -128,7 +128,20 @@ class UpdateProblem(Problem):
             return self._whole(cost, steps)
         passes, rest = divmod(steps, cost.steps_per_launch)
         time = passes * cost.time - saved(passes - 2 + bool(rest), cost.time, STARTING * cost.profile.launch_s)
-        return time + (self._rest(cost, rest) if rest else 0.0) + self._copied(cost, steps)
+        time += self._rest(cost, rest) if rest else 0.0
+        return time + self._ends(cost, passes + bool(rest)) + self._copied(cost, steps)
+
+    def _ends(self, cost: Cost, passes: int) -> float:
+        """The time that the first and the last pass take besides: what a call is given and its results lie in L2 beside
+        what passes leave to one another."""
+        nbytes = prod(self.shape) * ITEMSIZE[self.what.dtype]
+        given, results = (len(o.parameters(self.what.fields, coefs)) for coefs in (self.what.coefs, ()))
+        of_pass, of_call = ((given + n * results) * nbytes for n in (1, 2))
+        device = cost.profile
+        if passes < 2 or device.missed(of_call) == device.missed(of_pass):
+            return 0.0
+        crowded = replace(device, l2_bytes=int(device.l2_bytes * of_pass / of_call))
+        return 2 * (self.cost(cost.schedule, crowded).time - cost.time)
 
     def _copied(self, cost: Cost, steps: int) -> float:
         """The time of copies: after fewer steps than a field has levels, older ones of a result are those given; and

@@ -175,6 +175,14 @@ def test_findings() -> None:
     assert found[0].correlation == pytest.approx(0.5) and found[1].correlation == 1
 
 
+def test_a_regret_is_of_low_percentiles_and_errors_of_medians() -> None:
+    """Half of the calls of the chosen one were disturbed: its median is twice the time of the kernel."""
+    (found,) = findings(rows(point("s1", 1.0, 2.0, CHOSEN, p10=1.0), point("s1", 2.0, 1.25, p10=1.2)))
+    assert found.regret == 1.0 and found.errors == pytest.approx((-0.5, 0.6))
+    (found,) = findings(rows(point("s1", 1.0, 1.0, CHOSEN, p10=1.0), point("s1", 2.0, 1.1, p10=0.8)))
+    assert found.regret == 1.25  # the low one among the others counts as well
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_the_rank_correlation_is_spearmans(seed: int) -> None:
     draw = np.random.default_rng(seed)
@@ -334,7 +342,7 @@ def test_a_run_keeps_what_fails(gpu: Gpu) -> None:
         assert [p.picked for p in each] == [CHOSEN, *[TOP] * 11, *[RANDOM] * 12]
         assert [p.failed for p in each[2:4]] == ["DeviceError: nvcc failed", "DeviceError: the launch failed"]
         assert [p.ok for p in each] == [True, True, False, False, False, *[True] * 19] and each[4].error == math.inf
-        assert all(p.measured_s == 1e-3 and p.repeats == 6 for p in each if not p.failed)  # two rounds of LEAST
+        assert all(p.measured_s == 1e-3 and p.repeats == 12 for p in each if not p.failed)  # four rounds of LEAST
     assert points[0].stencil == SMALL[0].stencil.name and (points[0].regs, points[0].spills) == (40, 0)
     assert "regret 1.000" in lines[1] and "3 FAILED" in lines[1] and len(lines) == 4
     again = regret_run.run(["stencils"], 3, 0.004, problems=1)
@@ -346,8 +354,8 @@ def test_each_timed_call_comes_after_a_read(gpu: Gpu, cold: bool) -> None:
     calls = Counter[str]()
     each = [lambda name=name: calls.update([name]) for name in "ab"]
     timings = regret_run.timed(Lab(), each, 0.012, cold)
-    assert [t.repeats for t in timings] == [12, 12]  # 6 of a millisecond in each of two rounds
-    timed = 2 * 2 * (2 + 6)
+    assert [t.repeats for t in timings] == [12, 12]  # 3 of a millisecond in each of four rounds
+    timed = 2 * 4 * (2 + 3)
     assert gpu.flushes == timed * regret_run.READS
     assert calls == dict.fromkeys("ab", timed // 2 * (1 if cold else 2))
 

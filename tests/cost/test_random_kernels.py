@@ -204,6 +204,7 @@ SHARED: dict[str, tuple[tuple[str, ...], float]] = {
     "ILP": (("tiled", "stencil2row", "patches"), 1.0),
     "APART": (("direct", "tiled", "stencil2row", "lowrank"), 0.0),
     "RIM": (tuple(name for name in families("stencil") if name != "column"), 0.0),
+    "TAP": (tuple(name for name in families("stencil") if name != "column"), 0.0),
 }
 PRODUCT_FIGURES: dict[str, float] = {
     "FRAGMENT": 0, "SCAN": 0, "MULTIPLY": 0, "TURN": 0, "READ": 0, "READ_ONE": 0, "WAVEFRONTS": 0, "PARTIES": 0,
@@ -228,7 +229,6 @@ _COUNTED = "counted with hardware counters; the others alone come a little neare
 _NEVER = "never the longest here: what else is counted is always longer"
 #: Parts without which the error does not grow here, and why.
 UNDECIDED: dict[str, str] = {
-    "term l2": _NEVER,
     "stencil2row.SYNC": _COUNTED,
     "term of products ring": _NEVER,
     "column.MIRROR": "hardware counters see 11, the times 3 of it; neumann's kernels are as near without",
@@ -237,9 +237,7 @@ UNDECIDED: dict[str, str] = {
     "stencil2row.BRANCH": "before sm_90 only: the paper's order on the A100",
     "toeplitz.READ": _COUNTED,
     "toeplitz.MULTIPLY": _COUNTED,
-    "toeplitz.STORE": _COUNTED,
     "toeplitz.TILE": _COUNTED,
-    "toeplitz.COPY_WAVES": _COUNTED,
     "products.LOADED": _NEVER,
     "products.BESIDE": "with none as near; with all of it (1) far worse, see below",
 }
