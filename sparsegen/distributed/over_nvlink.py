@@ -28,13 +28,13 @@ _NO_LESS: Final = 0
 def address(device: Any) -> tuple[str, int]:
     """What others must know of a rank to say whether they reach its memory: its host and its GPU there.
 
-    The number -1 for torch without symmetric memory.
+    The number -1 for torch without symmetric memory, or with an older form of it.
     """
     try:
-        import_module(MODULE)
+        able = hasattr(import_module(MODULE), "rendezvous")
     except ImportError:
-        return socket.gethostname(), -1
-    return socket.gethostname(), device.index
+        able = False
+    return socket.gethostname(), device.index if able else -1
 
 
 def reached(device: Any, addresses: list[tuple[str, int]]) -> bool:
