@@ -72,7 +72,7 @@ class Words:
     def _done(self, status: int) -> None:
         if status:
             raise DeviceError(f"the driver's stream memory operations fail with status {status}",
-                              hint="pass overlap=False, and see whether an earlier kernel failed")  # fmt: skip
+                              hint="look for an earlier error on this GPU: torch.cuda.synchronize() tells")  # fmt: skip
 
 
 class Written(Post):
