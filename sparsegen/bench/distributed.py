@@ -6,7 +6,8 @@
 ========  =========================================================================================================
 link      the time of the shortest message and the bytes a second of long ones, sent both ways at once
 strong    a domain over all ranks against the whole of it on one, what is gathered compared bit for bit
-weak      the same, against one rank's block on one GPU: the time that should not grow
+weak      a domain that grows with the ranks against one rank's block on one GPU: the time that should not grow.  A
+          block is half of the domain of ``strong``, as there on two GPUs, or as large as all of it
 products  a linear layer split over all ranks against the whole of it on one, calls recorded in a CUDA graph
 ========  =========================================================================================================
 

@@ -44,9 +44,12 @@ class Measured:
         if self.ranks > 1:
             yield self.link()
         for form in forms:
-            for whole, target in ((True, form.speedup), (False, WEAK)):
-                say(f"{form.name}, {'strong' if whole else 'weak'}")
-                yield from self._form(form, whole, target)
+            say(f"{form.name}, strong")
+            yield from self._form(form, "strong", form.shape, form.speedup)
+            for share in (2, 1):
+                block = (form.shape[0] // share, *form.shape[1:])
+                say(f"{form.name}, weak, {block} a rank")
+                yield from self._form(form, "weak", block, WEAK)
 
     def link(self) -> Row:
         """Both ways between the first two ranks."""
@@ -68,17 +71,15 @@ class Measured:
         return Row(part="link", case="both ways between two GPUs", shape=(LONG,), dtype="u8", ranks=2, gbs=gbs,
                    latency_s=times[SHORT], ok=True, repeats=TIMES)  # fmt: skip
 
-    def _form(self, form: Form, whole: bool, target: float) -> Iterator[Row]:
-        """A row for blocks in one piece, and one for two."""
-        what = form.what
-        labels: dict[str, Any] = {"part": "strong" if whole else "weak", "case": form.name, "ranks": self.ranks}
-        first, *rest = form.shape
-        first = first if whole else first // 2 * self.ranks
-        shape = (first, *rest)
+    def _form(self, form: Form, part: str, cells: tuple[int, ...], target: float) -> Iterator[Row]:
+        """A row for blocks in one piece, and one for two, over one GPU that has ``cells``: all of the domain, or in
+        part ``weak`` as many as each rank."""
+        what, weak = form.what, part == "weak"
+        labels: dict[str, Any] = {"part": part, "case": form.name, "ranks": self.ranks}
+        shape = (cells[0] * self.ranks, *cells[1:]) if weak else cells
         try:
             k = sg.compile(what, shape, 24 if len(shape) < 3 else 12, backend=self.backend)
-            block = (first // self.ranks, *rest)
-            one = k if whole else sg.compile(what, block, k.steps, backend=self.backend)
+            one = sg.compile(what, cells, k.steps, backend=self.backend) if weak else k
             steps, alone, want = self._alone(one)
         except SparsegenError as error:
             yield Row(**labels, shape=shape, dtype=what.dtype, failed=reason(error))

@@ -1,11 +1,11 @@
 """What travels after a turn of a pass: the cells that others need, on their way from array to array.
 
-On a GPU all of it is on a stream of its own, so that the next piece is worked out meanwhile.
+On a GPU it is on a stream of its own where a block has two pieces: the other one is worked out meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -66,23 +66,31 @@ def raw(array: Any) -> Any:
 
 
 class Lane:
-    """A stream beside the current one, before which it goes, on a GPU; on the host everything is done at once."""
+    """A stream of its own on a GPU, for what goes on beside other work; on the host everything is done at once.
 
-    def __init__(self, device: Any) -> None:
+    ``first``: the larger, the sooner its work is taken up where the SMs have the choice.
+    """
+
+    def __init__(self, device: Any, first: int = 0) -> None:
         self._cuda: Any = import_module("torch.cuda") if device.type == "cuda" else None
-        self._stream: Any = self._cuda.Stream(device, priority=-1) if self._cuda else None
+        self._stream: Any = self._cuda.Stream(device, priority=-first) if self._cuda else None
 
-    def do(self, work: Callable[[], None]) -> Any:
-        """Enqueue work after all that the current stream has; what ``wait`` takes to make it wait for the end."""
+    def do(self, work: Callable[[], None], after: Iterable[Any] = ()) -> Any:
+        """Enqueue work behind what the lane has, and after the ends of other work; its end comes back."""
         if self._cuda is None:
             work()
             return None
-        self._stream.wait_stream(self._cuda.current_stream())
+        for end in after:
+            self._stream.wait_event(end)
         with self._cuda.stream(self._stream):
             work()
             return self._stream.record_event()
 
-    def wait(self, event: Any) -> None:
-        """Make the current stream wait for the end of work."""
-        if event is not None:
-            self._cuda.current_stream().wait_event(event)
+    def now(self) -> Any:
+        """The end of all that the current stream has."""
+        return self._cuda and self._cuda.current_stream().record_event()
+
+    def wait(self, ends: Iterable[Any]) -> None:
+        """Make the current stream wait for the ends of work."""
+        for end in ends if self._cuda else ():
+            self._cuda.current_stream().wait_event(end)

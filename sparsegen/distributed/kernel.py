@@ -75,7 +75,9 @@ class DistributedKernel:
         self._seen = {i: seen(k.problem, self.partition, piece).on(ranks.device) for i, piece in self._pieces.items()}
         self._records = Records(ranks, self.partition, k.problem)
         self._turns = [Turn(ranks, self.partition, turn) for turn in range(self.partition.turns)]
-        self._lane = Lane(ranks.device)
+        # While the last blocks of the first piece run, those of the second fill the SMs that are free.
+        self._lanes = [Lane(ranks.device, first=1 - turn) for turn in range(self.partition.turns)]
+        self._road = Lane(ranks.device, first=2) if self.overlapped else self._lanes[0]
         made = calls_of(on_block(k.problem, self.partition.blocks[ranks.me]), k.backend)
         assert isinstance(made, GridCalls)
         self._calls = made
@@ -234,9 +236,10 @@ class DistributedKernel:
         for turn in self._turns:
             turn.swap(before)
             turn.copy(before)
-        passes, ready = list(self._passes(count)), dict[int, list[Any]]()
+        passes, ready = list(self._passes(count)), {i: [self._road.now()] for i in held}
         for at, steps in enumerate(passes):
             ready = self._pass(held, steps, ready, last=at == len(passes) - 1)
+        self._road.wait(end for ends in ready.values() for end in ends)
         for one in held.values():
             one.store(new, block)
         self._records.share({i: one.records for i, one in held.items()}, new)
@@ -252,21 +255,24 @@ class DistributedKernel:
     ) -> dict[int, list[Any]]:
         """One pass on each piece, and the exchange of what it makes unless it is the last one.
 
-        ``ready``: for each piece the ends of earlier exchanges that it waits for; back come those of this pass.
+        ``ready``: for each piece the ends of earlier work that it waits for; back come those of this pass.
         """
         made = {i: one.next(steps) for i, one in held.items()}
         ends: dict[int, list[Any]] = {i: [] for i in held}
-        for (i, one), turn in zip(held.items(), self._turns, strict=True):
-            for end in ready.get(i, ()):
-                self._lane.wait(end)
-            one.run(steps)
+        done = list[Any]()
+        for (i, one), lane, turn in zip(held.items(), self._lanes, self._turns, strict=True):
+            done.append(lane.do(partial(one.run, steps), ready[i]))
             if not last:
-                end = self._lane.do(partial(turn.swap, made))
+                end = self._road.do(partial(turn.swap, made), done)
                 for involved in turn.pieces:
                     ends[involved].append(end)
-        for turn in self._turns[: 0 if last else None]:
+        here = self._lanes[-1].do(partial(self._copy, {} if last else made), done)
+        return {i: [*found, here] for i, found in ends.items()}
+
+    def _copy(self, made: Mapping[int, list[Any]]) -> None:
+        """From piece to piece of this rank."""
+        for turn in self._turns if made else ():
             turn.copy(made)
-        return ends
 
 
 def _slices(box: Any) -> tuple[slice, ...]:
