@@ -46,8 +46,7 @@ class Measured:
         for form in forms:
             say(f"{form.name}, strong")
             yield from self._form(form, "strong", form.shape, form.speedup)
-            for share in (2, 1):
-                block = (form.shape[0] // share, *form.shape[1:])
+            for block in ((form.shape[0] // 2, *form.shape[1:]), form.block or form.shape):
                 say(f"{form.name}, weak, {block} a rank")
                 yield from self._form(form, "weak", block, WEAK)
 
