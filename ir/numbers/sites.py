@@ -15,19 +15,21 @@ Ints = npt.NDArray[np.int64]
 
 
 class Entries(NamedTuple):
-    """Cells in windows: the window's block, the place in it (thread * registers + register), and which cell it is."""
+    """Cells in windows: the window's block, thread and register, and which cell it is."""
 
     blocks: Ints
-    places: Ints
+    threads: Ints
+    registers: Ints
     cells: Ints
 
-    def listed(self, blocks: Ints, **about: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-        """Tables of the entries of some blocks, in their order: where each block's ``begin``, and the last one's end;
-        their ``places``; and what is known about their cells."""
-        order = np.lexsort((self.cells, self.blocks))
-        begin = np.array([*np.searchsorted(self.blocks[order], blocks), len(order)], np.int32)
+    def listed(self, blocks: Ints, threads: int, **about: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+        """Tables of the entries of some blocks of so many threads: where each thread's ``begin``, block by block, and
+        the last one's end; their ``places``, which are registers; and what is known about their cells."""
+        owners = np.searchsorted(blocks, self.blocks) * threads + self.threads
+        order = np.lexsort((self.cells, owners))
+        begin = np.searchsorted(owners[order], np.arange(len(blocks) * threads + 1)).astype(np.int32)
         known = {name: values[self.cells[order]] for name, values in about.items()}
-        return {"begin": begin, "places": self.places[order].astype(np.int32), **known}
+        return {"begin": begin, "places": self.registers[order].astype(np.int32), **known}
 
 
 def own(held: Held, cells: npt.NDArray[Any]) -> Entries:
@@ -76,4 +78,4 @@ def _entries(held: Held, tiles: list[Ints], places: list[Ints], cells: Ints) -> 
     blocks = (tiles[0] * lines + tiles[1]) * across + tiles[2]
     thread = row // rows * 32 + column // columns
     register = (plane * rows + row % rows) * columns + column % columns
-    return Entries(blocks, thread * int(np.prod(held.share)) + register, cells)
+    return Entries(blocks, thread, register, cells)
