@@ -3,6 +3,9 @@
 Behind a pass of one step they change and read what it has stored.  Passes of several steps, and those of an adjoint,
 whose sites come before the step, have windows of ``tiled`` made again, of as many steps; of the shapes that fit that is
 taken which is expected to take least time, for as many windows as have a site.
+
+Where one launch makes all steps the threads that have a site's cell act between them, and all blocks wait for the
+slowest of them.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -19,17 +23,25 @@ from sparsegen.cost import terms
 from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.update_resident import numbers as resident_numbers
 from sparsegen.cost.update_tiled import numbers, resident
+from sparsegen.dsl.sites import Sites
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.tiled import FAMILY, shapes
 from sparsegen.ir.numbers.held import Held
-from sparsegen.ir.numbers.sites import own
+from sparsegen.ir.numbers.sites import everywhere, own
 from sparsegen.schedule import UpdateSchedule
+from sparsegen.sizes import ITEMSIZE
 
 if TYPE_CHECKING:
     from sparsegen.ir.passes.manager import Pass
 
-_REASON: Final = "what happens at sources and receivers: behind a pass of several steps windows around them again"
+#: What their term is, of passes that windows are made again for, and of steps between which they act.
+AGAIN: Final = "what happens at sources and receivers: behind a pass of several steps windows around them again"
+HELD: Final = "what the thread with most cells of sources and receivers does between steps, and making the records"
+#: First estimated, clocks: what each group takes of a thread that has none of its cells; an entry, whose place and
+#: number are loaded one after the other; and each register of an entry's thread, one of which is the cell.
+_NONE, _ENTRY, _REGISTER = 8.0, 100.0, 4.0
 
 
 class SiteWindows(NamedTuple):
@@ -84,15 +96,39 @@ def site_windows(update: Update, shape: tuple[int, ...], levels: int, device: De
     return best
 
 
+@lru_cache(maxsize=1 << 8)
+def held_site_seconds(
+    update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int
+) -> float:
+    """What sites add to a launch of ``steps`` time steps, between which fields stay in registers."""
+    held, size = resident_numbers(update, shape, s), ITEMSIZE[update.dtype]
+    clocks, seen = 0.0, 0
+    for group in update.sites:
+        cells = _of_group(update, shape, group)
+        if not group.source:
+            cells = np.unique(cells, axis=0)
+            seen += len(cells) + len(group.points) * 2**len(shape)
+        found = (everywhere if group.source else own)(held, cells)
+        most = int(np.unique(found.blocks * 32 * held.warps + found.threads, return_counts=True)[1].max())
+        clocks += _NONE + most * (_ENTRY + _REGISTER * prod(held.share) * max(1, size // 4))
+    launches = len(update.receivers) * terms.STARTING * device.launch_s
+    return steps * (clocks / device.clock + seen * max(4, size) / device.bw_global) + launches
+
+
 def _cells(update: Update, shape: tuple[int, ...], source: bool) -> npt.NDArray[Any]:
     """The cells [n, 3] near the sites of one kind, each once."""
     found = [np.zeros((0, 3), np.int64)]
     for group in update.sites:
         if group.source == source:
-            sides = update.sides[[name for name, _ in update.fields].index(group.field)]
-            cells = group.placed(shape, sides).cells
-            found.append(np.concatenate([np.zeros((len(cells), 3 - len(shape)), np.int64), cells], 1))
+            found.append(_of_group(update, shape, group))
     return np.unique(np.concatenate(found), axis=0)
+
+
+def _of_group(update: Update, shape: tuple[int, ...], group: Sites) -> npt.NDArray[Any]:
+    """The cells [n, 3] near the sites of a group, one for each pair of a site and a cell."""
+    sides = update.sides[[name for name, _ in update.fields].index(group.field)]
+    cells = group.placed(shape, sides).cells
+    return np.concatenate([np.zeros((len(cells), 3 - len(shape)), np.int64), cells], 1)
 
 
 def _listed(held: Held, sources: npt.NDArray[Any], receivers: npt.NDArray[Any]) -> int:
@@ -102,17 +138,17 @@ def _listed(held: Held, sources: npt.NDArray[Any], receivers: npt.NDArray[Any]) 
     return len(np.unique(own(held, np.concatenate([receivers, *near])).blocks))
 
 
-def with_sites(cost: Cost, seconds: float | None) -> Cost:
-    """The cost of a pass with the seconds of its sites, for which it has windows."""
+def with_sites(cost: Cost, seconds: float | None, reason: str) -> Cost:
+    """The cost of a pass with the seconds of its sites, for which it has windows; ``reason``: what these are."""
     assert seconds is not None  # who asks has made sure
-    law = _law(cost.law)
+    law = _law(cost.law, reason)
     values = {**cost.values, "sites": seconds}
     more = law.evaluate(cost.schedule, values, cost.profile, cost.shape, cost.facts, cost.steps_per_launch)
     return replace(more, binds=cost.binds if seconds < cost.time else "sites")
 
 
 @lru_cache(maxsize=16)
-def _law(law: Law) -> Law:
+def _law(law: Law, reason: str) -> Law:
     """The law of a pass with sites behind it."""
 
     def equations(s: Any, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
@@ -121,5 +157,5 @@ def _law(law: Law) -> Law:
 
     return replace(
         law, equations=equations, symbols={**law.symbols, "sites": "seconds of what happens at sources and receivers"},
-        reasons={**law.reasons, "sites": _REASON}, beside=law.beside | {"sites"},
+        reasons={**law.reasons, "sites": reason}, beside=law.beside | {"sites"},
     )  # fmt: skip
