@@ -1,8 +1,8 @@
 """Tile ops at sites of fields: numbers that sources add and cells that receivers see, between the steps of windows.
 
-A thread has those entries of a table that lie in its share of the window, and the register of each.  Who has none is
-done with one comparison.  No other family uses these ops: their kernels stand behind the passes of every one, but for
-``resident``, whose steps are all of one launch.
+A thread has the entries of the sources' cells that lie in its share of the window, with the register of each, and
+bits that say which of its registers receivers see.  Who has none is done with one comparison.  No other family uses
+these ops: their kernels stand behind the passes of every one, but for ``resident``, whose steps are all of one launch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .checks import Context, check
 from .expr import Expr
 from .node import Op, attr, buffer, define, operand
 from .tile_rules import registers, same_type
-from .types import Buffer, s32, sum_type
+from .types import Buffer, DType, s32, sum_type, u32
 
 
 @define("tile.own_entries", kw_only=True)
@@ -22,6 +22,17 @@ class OwnEntries(Op):
     block, one behind the other, and the end of the last.  They are those of all steps of a launch."""
 
     span: Buffer = buffer(writes=True, reads=False)
+    begin: Buffer = buffer()
+
+
+@define("tile.seen_cells", kw_only=True)
+class SeenCells(Op):
+    """Which of a thread's registers receivers see, a bit for each, the first one lowest; and the number of the first
+    cell of them.  ``bits`` and ``begin`` have that for every thread of every block, one behind the other."""
+
+    seen: Buffer = buffer(writes=True, reads=False)
+    first: Buffer = buffer(writes=True, reads=False)
+    bits: Buffer = buffer()
     begin: Buffer = buffer()
 
 
@@ -66,13 +77,12 @@ class AddSources(Op):
 
 @define("tile.record_cells", kw_only=True)
 class RecordCells(Op):
-    """Stores the cells that receivers see: entry i, in the thread's register ``places[i]``, is number ``whose[i]`` of
-    the ``count`` ``cells`` of ``step``; ``open`` as in :class:`AddSources`."""
+    """Stores the cells that receivers see, of the ``count`` ``cells`` of ``step`` those from the thread's ``first`` on,
+    in the order of its registers: those whose bit of ``seen`` is set.  ``open`` as in :class:`AddSources`."""
 
     held: Buffer = buffer()
-    span: Buffer = buffer()
-    places: Buffer = buffer()
-    whose: Buffer = buffer()
+    seen: Buffer = buffer()
+    first: Buffer = buffer()
     cells: Buffer = buffer(writes=True, reads=False)
     step: Expr = operand()
     count: int = attr()
@@ -115,12 +125,16 @@ class Interpolate(Op):
 
 @check(OwnEntries)
 def _own_entries(op: OwnEntries, ctx: Context) -> None:
-    _span(ctx, op.span)
-    blocks: Any = getattr(ctx.func, "blocks", 1)
-    count = blocks * ctx.threads
-    ctx.need(op.begin.dtype is s32, f"@{op.begin.name} lists entries, it cannot be {op.begin.dtype}")
-    ctx.need(op.begin.size == count + 1, f"the entries of {count} threads begin at {op.begin.size} places, not at one "
-             "more")  # fmt: skip
+    _integers(ctx, op.span, 2)
+    _of_threads(ctx, op.begin, s32, 1, 1)
+
+
+@check(SeenCells)
+def _seen_cells(op: SeenCells, ctx: Context) -> None:
+    _bits(ctx, op.seen)
+    _integers(ctx, op.first, 1)
+    _of_threads(ctx, op.bits, u32, op.seen.size)
+    _of_threads(ctx, op.begin, s32, 1)
 
 
 @check(FetchSignal)
@@ -130,46 +144,59 @@ def _fetch_signal(op: FetchSignal, ctx: Context) -> None:
 
 @check(AddSources)
 def _add_sources(op: AddSources, ctx: Context) -> None:
-    _entries(op, ctx)
+    registers(ctx, op.held, 1)
     _signals(op, ctx)
-    ctx.need(op.signals.dtype is sum_type(op.held.dtype), f"@{op.signals.name} is {op.signals.dtype}, sums of "
-             f"{op.held.dtype} are not")  # fmt: skip
+    _sums(ctx, op.signals, op.held)
+    ctx.need(op.places.dtype is s32, f"@{op.places.name} lists registers, it cannot be {op.places.dtype}")
+    ctx.need(op.places.size == op.whose.size, f"{op.places.size} places of {op.whose.size} entries")
 
 
 @check(RecordCells)
 def _record_cells(op: RecordCells, ctx: Context) -> None:
-    _entries(op, ctx)
-    _rows(ctx, op, op.cells, "cells")
-    ctx.need(op.cells.dtype is sum_type(op.held.dtype), f"@{op.cells.name} is {op.cells.dtype}, sums of "
-             f"{op.held.dtype} are not")  # fmt: skip
-
-
-def _span(ctx: Context, span: Buffer) -> None:
-    registers(ctx, span, 2, exactly=True)
-    ctx.need(span.dtype is s32, f"@{span.name} counts entries, it cannot be {span.dtype}")
-
-
-def _entries(op: AddSources | RecordCells, ctx: Context) -> None:
     registers(ctx, op.held, 1)
-    _span(ctx, op.span)
-    for table in (op.places, op.whose):
-        ctx.need(table.dtype is s32, f"@{table.name} lists entries, it cannot be {table.dtype}")
-    ctx.need(op.places.size == op.whose.size, f"{op.places.size} places of {op.whose.size} entries")
+    _bits(ctx, op.seen)
+    _integers(ctx, op.first, 1)
+    ctx.need(32 * op.seen.size >= op.held.size, f"{op.held.size} registers have {32 * op.seen.size} bits")
+    _sums(ctx, op.cells, op.held)
+    _rows(ctx, op, op.cells, "cells")
+
+
+def _integers(ctx: Context, buf: Buffer, count: int) -> None:
+    registers(ctx, buf, count, exactly=True)
+    ctx.need(buf.dtype is s32, f"@{buf.name} counts, it cannot be {buf.dtype}")
+
+
+def _bits(ctx: Context, buf: Buffer) -> None:
+    registers(ctx, buf, 1)
+    ctx.need(buf.dtype is u32, f"@{buf.name} has bits, it cannot be {buf.dtype}")
+
+
+def _of_threads(ctx: Context, table: Buffer, dtype: DType, each: int, more: int = 0) -> None:
+    """A table has so many numbers of every thread of every block, and so many more."""
+    blocks: Any = getattr(ctx.func, "blocks", 1)
+    count = blocks * ctx.threads
+    ctx.need(table.dtype is dtype, f"@{table.name} is {table.dtype}, not {dtype}")
+    ctx.need(table.size == each * count + more, f"{each} of each of {count} threads{', and one' * more}: "
+             f"@{table.name} has {table.size}")  # fmt: skip
 
 
 def _signals(op: FetchSignal | AddSources, ctx: Context) -> None:
-    _span(ctx, op.span)
+    _integers(ctx, op.span, 2)
     registers(ctx, op.ahead, 1, exactly=True)
     same_type(ctx, op.signals, op.weights, op.ahead)
+    ctx.need(op.whose.dtype is s32, f"@{op.whose.name} lists sources, it cannot be {op.whose.dtype}")
     ctx.need(op.weights.size == op.whose.size, f"{op.weights.size} weights of {op.whose.size} entries")
     _rows(ctx, op, op.signals, "signals")
 
 
+def _sums(ctx: Context, rows: Buffer, held: Buffer) -> None:
+    ctx.need(rows.dtype is sum_type(held.dtype), f"@{rows.name} is {rows.dtype}, sums of {held.dtype} are not")
+
+
 def _rows(ctx: Context, op: FetchSignal | AddSources | RecordCells, rows: Buffer, what: str) -> None:
     """An array has a row for each step."""
-    last = rows.size // op.count if op.open else op.step.hi + 1
-    steps = f"{last} steps" if last else "any step"
-    ctx.need(rows.size == max(1, last) * op.count, f"{op.count} {what} of {steps}, @{rows.name} has {rows.size}")
+    steps = max(1, rows.size // op.count) if op.open else op.step.hi + 1
+    ctx.need(rows.size == steps * op.count, f"{op.count} {what} of {steps} steps, @{rows.name} has {rows.size}")
 
 
 @check(AddToCells)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from ..node import Op
 from ..numbers.held import Held
 from ..numbers.sites import everywhere, own
 from ..op_sites import Placed, signal
-from ..types import Buffer, s32
+from ..types import Buffer, DType, s32, u32
 from .held import Windows
 from .sites import SiteKernels
 
@@ -55,6 +56,8 @@ class HeldSites(SiteKernels):
         self.seen = {
             name: np.unique(self.groups[name].cells, axis=0, return_inverse=True) for name, _, _ in given.receivers
         }
+        #: The number of each of these cells in a step's row.
+        self.numbers: dict[str, npt.NDArray[Any]] = {}
 
     @property
     def most(self) -> int:
@@ -65,54 +68,54 @@ class HeldSites(SiteKernels):
     @property
     def others(self) -> list[str]:
         """Names of the buffers that :meth:`acts` needs, besides tables."""
-        every = [f"{name}_{what}" for name in self.groups for what in ("rows", "span")]
-        return [*every, *(f"{name}_ahead" for name, _, _ in self.given.sources)]
+        parts = [(self.given.sources, ("rows", "span", "ahead")), (self.given.receivers, ("rows", "seen", "first"))]
+        return [f"{name}_{what}" for groups, buffers in parts for name, _, _ in groups for what in buffers]
 
-    def tables(self, held: Held, every: bool) -> tuple[Held, dict[str, npt.NDArray[Any]]]:
-        """The windows, unless ``every`` one is there only those that have a site; and tables of their entries."""
-        entries = {name: everywhere(held, self.groups[name].cells) for name, _, _ in self.given.sources}
-        entries |= {name: own(held, self.seen[name][0]) for name, _, _ in self.given.receivers}
-        blocks = np.unique(np.concatenate([found.blocks for found in entries.values()]))
-        if every:
-            blocks = np.arange(held.blocks)
-        tables = {
-            f"{name}_{part}": table
-            for name, found in entries.items()
-            for part, table in found.listed(blocks, 32 * held.warps, **self._about(name)).items()
-        }
+    def tables(self, held: Held, *, every: bool) -> tuple[Held, dict[str, npt.NDArray[Any]]]:
+        """The windows, unless ``every`` one is there only those that have a site; and tables of their cells."""
+        added = {name: everywhere(held, self.groups[name].cells) for name, _, _ in self.given.sources}
+        seen = {name: own(held, self.seen[name][0]) for name, _, _ in self.given.receivers}
+        found = np.unique(np.concatenate([entries.blocks for entries in (*added.values(), *seen.values())]))
+        blocks, threads, tables = np.arange(held.blocks) if every else found, 32 * held.warps, dict[str, Any]()
+        for name, entries in added.items():
+            group = self.groups[name]
+            about = {"whose": group.sites.astype(np.int32), "weights": group.weights.astype(self.sums.numpy())}
+            tables |= {f"{name}_{part}": a for part, a in entries.listed(blocks, threads, **about).items()}
+        for name, entries in seen.items():
+            bits, begin, self.numbers[name] = entries.seen(blocks, threads, prod(held.share))
+            tables |= {f"{name}_bits": bits, f"{name}_begin": begin}
         return held if every else replace(held, only=tuple(map(int, blocks))), tables
-
-    def _about(self, name: str) -> dict[str, Any]:
-        """What a table of a group's cells says of each: whose it is, and a source's weight."""
-        if name in self.seen:
-            return {"whose": np.arange(len(self.seen[name][0]), dtype=np.int32)}
-        group = self.groups[name]
-        return {"whose": group.sites.astype(np.int32), "weights": group.weights.astype(self.sums.numpy())}
 
     def acts(self, kernel: Windows, number: Value, total: ExprLike, *, open: bool = False) -> Acts:
         """What happens at sites around step ``number`` of ``total``; ``open``: the total is said at the launch."""
-        op, once, fetched, acts = kernel.op, list[Op](), list[Op](), list[Op]()
-        regs, rows = list[Buffer](), dict[Buffer, str]()
-        row = as_expr(total) - 1 - number if op.backwards else number
+        op = kernel.op
+        about: dict[str, Any] = {"step": as_expr(total) - 1 - number if op.backwards else number, "open": open}
         held = dict(zip(kernel.params, kernel.regs, strict=True))
-        for name, field, count in (*op.sources, *op.receivers):
-            span = Buffer(kernel.called[f"{name}_span"], s32, 2, "reg")
-            many = len(self.seen[name][0]) if name in self.seen else count
-            array = Buffer(kernel.called[f"{name}_rows"], self.sums, self.levels * many, "global")
-            about: dict[str, Any] = {"span": span, "whose": kernel.lists[f"{name}_whose"]}
-            about |= {"step": row, "count": many, "open": open}
-            cells = {"held": held[field, 0], "places": kernel.lists[f"{name}_places"]}
-            once.append(ts.OwnEntries(span=span, begin=kernel.lists[f"{name}_begin"]))
-            regs.append(span)
-            rows[array] = self.role(name) if name in self.seen else signal(name)
-            if name in self.seen:
-                acts.append(ts.RecordCells(cells=array, **cells, **about))
-                continue
-            ahead = Buffer(kernel.called[f"{name}_ahead"], self.sums, 1, "reg")
-            about |= {"ahead": ahead, "weights": kernel.lists[f"{name}_weights"], "signals": array}
-            fetched.append(ts.FetchSignal(**about))
-            acts.append(ts.AddSources(**cells, **about))
-            regs.append(ahead)
+        once, fetched, acts, regs, rows = list[Op](), list[Op](), list[Op](), list[Buffer](), dict[Buffer, str]()
+
+        def part(name: str, what: str, dtype: DType, size: int) -> Buffer:
+            regs.append(Buffer(kernel.called[f"{name}_{what}"], dtype, size, "reg"))
+            return regs[-1]
+
+        def row(name: str, count: int, role: str) -> Buffer:
+            array = Buffer(kernel.called[f"{name}_rows"], self.sums, self.levels * count, "global")
+            rows[array] = role
+            return array
+
+        for name, field, count in op.sources:
+            lists = {what: kernel.lists[f"{name}_{what}"] for what in ("begin", "places", "whose", "weights")}
+            span, ahead = part(name, "span", s32, 2), part(name, "ahead", self.sums, 1)
+            how = {"span": span, "ahead": ahead, "whose": lists["whose"], "weights": lists["weights"], "count": count}
+            how |= {"signals": row(name, count, signal(name)), **about}
+            once.append(ts.OwnEntries(span=span, begin=lists["begin"]))
+            fetched.append(ts.FetchSignal(**how))
+            acts.append(ts.AddSources(held=held[field, 0], places=lists["places"], **how))
+        for name, field, _ in op.receivers:
+            count, bits = len(self.seen[name][0]), kernel.lists[f"{name}_bits"]
+            seen, first = part(name, "seen", u32, -(-held[field, 0].size // 32)), part(name, "first", s32, 1)
+            cells = row(name, count, self.role(name))
+            once.append(ts.SeenCells(seen=seen, first=first, bits=bits, begin=kernel.lists[f"{name}_begin"]))
+            acts.append(ts.RecordCells(held=held[field, 0], seen=seen, first=first, cells=cells, count=count, **about))
         before, after = ((*fetched, *acts), ()) if op.backwards else (tuple(fetched), tuple(acts))
         return Acts(number, tuple(once), before, after, tuple(regs), rows)
 
@@ -121,7 +124,8 @@ class HeldSites(SiteKernels):
         for group in self.given.receivers:
             name = group[0]
             src = Buffer("cells", self.sums, self.levels * len(self.seen[name][0]), "global")
-            self.recorded(group, src, self.role(name), self.seen[name][1].reshape(-1), open=open)
+            whose = self.numbers[name][self.seen[name][1].reshape(-1)]
+            self.recorded(group, src, self.role(name), whose, open=open)
 
 
 def _on_three(sites: Placed) -> Placed:

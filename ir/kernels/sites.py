@@ -46,9 +46,7 @@ class SiteKernels:
         )  # fmt: skip
         self.add(func, tuple(params.values()), {f"{symbol}.{name}": table for name, table in tables.items()})
 
-    def recorded(
-        self, group: o.Sites, src: Buffer, role: str, cells: npt.NDArray[Any], *, open: bool = False
-    ) -> None:
+    def recorded(self, group: o.Sites, src: Buffer, role: str, cells: npt.NDArray[Any], *, open: bool = False) -> None:
         """A kernel that makes of cells what receivers record; ``cells``: which of those in ``src``, which has as many
         for each step, each pair of a receiver and a cell has.  ``open``: how many steps there are is said at the
         launch."""

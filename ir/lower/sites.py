@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from .. import tile_sites as t
-from ..expr import Expr, Value
+from ..expr import Expr, Value, any_of, select
 from ..types import Buffer, s32
 from .context import Context, rule
 
 
 @rule(t.OwnEntries)
 def own_entries(cx: Context, op: t.OwnEntries) -> None:
-    b = cx.b
-    me = b.let("me", cx.bx * cx.func.threads + cx.tid)
+    b, me = cx.b, _me(cx)
     for end in range(2):
         b.st(op.span, end, b.ld(op.begin, me + end, cache="nc", hint="ends"))
+
+
+@rule(t.SeenCells)
+def seen_cells(cx: Context, op: t.SeenCells) -> None:
+    b, me, words = cx.b, _me(cx), op.seen.size
+    for word in range(words):
+        b.st(op.seen, word, b.ld(op.bits, me * words + word, cache="nc", hint="bits"))
+    b.st(op.first, 0, b.ld(op.begin, me, cache="nc", hint="begin"))
+
+
+def _me(cx: Context) -> Expr:
+    """The number of the thread among those of all blocks."""
+    return cx.b.let("me", cx.bx * cx.func.threads + cx.tid)
 
 
 @rule(t.FetchSignal)
@@ -28,7 +40,8 @@ def add_sources(cx: Context, op: t.AddSources) -> None:
     b, wide = cx.b, op.weights.dtype
     start, stop = _span(cx, op.span, op.whose.size)
     with b.for_("entry", start, stop, unroll=1) as entry:
-        given, register = b.ld(op.ahead, 0, hint="given"), _place(cx, op, entry)
+        given = b.ld(op.ahead, 0, hint="given")
+        register = b.ld(op.places, entry, cache="nc", hint="register", lo=0, hi=op.held.size - 1)
         for r in range(op.held.size):
             old = b.ld(op.held, r, hint="u")
             more = cx.convert(b.binary("add", cx.convert(old, wide), given), op.held.dtype)
@@ -41,25 +54,21 @@ def add_sources(cx: Context, op: t.AddSources) -> None:
 @rule(t.RecordCells)
 def record_cells(cx: Context, op: t.RecordCells) -> None:
     b = cx.b
-    first = b.let("first", cx.resolve(op.step) * op.count)
-    start, stop = _span(cx, op.span, op.whose.size)
-    with b.for_("entry", start, stop, unroll=1) as entry:
-        register, value = _place(cx, op, entry), b.ld(op.held, 0, hint="u")
-        for r in range(1, op.held.size):
-            value = b.select(register.eq(r), b.ld(op.held, r, hint="u"), value)
-        cell = b.ld(op.whose, entry, cache="nc", hint="cell", lo=0, hi=op.count - 1)
-        b.st(op.cells, first + cell, cx.convert(value, op.cells.dtype))
+    bits = [b.ld(op.seen, word, hint="bits") for word in range(op.seen.size)]
+    with b.if_(any_of(*(word.ne(0) for word in bits))):
+        first = b.ld(op.first, 0, hint="first", lo=0, hi=op.count - 1)
+        at = b.let("at", cx.resolve(op.step) * op.count + first)
+        for r in range(op.held.size):
+            seen = b.let("seen", b.binary("and", bits[r // 32], 1 << r % 32, hint="bit").ne(0))
+            b.st(op.cells, at, cx.convert(b.ld(op.held, r, hint="u"), op.cells.dtype), where=seen)
+            if r + 1 < op.held.size:
+                at = b.let("at", select(seen, at + 1, at))
 
 
 def _span(cx: Context, span: Buffer, last: int) -> tuple[Value, Value]:
     """The first of a thread's entries, and the first past them."""
     start, stop = (cx.b.ld(span, end, hint=hint, lo=0, hi=last) for end, hint in enumerate(("start", "stop")))
     return start, stop
-
-
-def _place(cx: Context, op: t.AddSources | t.RecordCells, entry: Expr) -> Value:
-    """The register of an entry's cell."""
-    return cx.b.ld(op.places, entry, cache="nc", hint="register", lo=0, hi=op.held.size - 1)
 
 
 def _fetch(cx: Context, op: t.FetchSignal | t.AddSources, entry: Expr) -> None:

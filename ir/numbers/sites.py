@@ -14,6 +14,15 @@ from .held import Held
 Ints = npt.NDArray[np.int64]
 
 
+class Seen(NamedTuple):
+    """``bits`` [threads, words] say which registers of each thread are seen, the first one lowest; ``begin`` [threads]
+    is the number of the first such cell; ``numbers``: that of each cell."""
+
+    bits: npt.NDArray[np.uint32]
+    begin: npt.NDArray[np.int32]
+    numbers: Ints
+
+
 class Entries(NamedTuple):
     """Cells in windows: the window's block, thread and register, and which cell it is."""
 
@@ -22,14 +31,29 @@ class Entries(NamedTuple):
     registers: Ints
     cells: Ints
 
+    def owners(self, blocks: Ints, threads: int) -> Ints:
+        """The number of each entry's thread among those of some ``blocks``, each of so many."""
+        found: Ints = np.searchsorted(blocks, self.blocks) * threads + self.threads
+        return found
+
     def listed(self, blocks: Ints, threads: int, **about: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-        """Tables of the entries of some blocks of so many threads: where each thread's ``begin``, block by block, and
-        the last one's end; their ``places``, which are registers; and what is known about their cells."""
-        owners = np.searchsorted(blocks, self.blocks) * threads + self.threads
+        """Tables of the entries of some blocks: where each thread's ``begin``, block by block, and the last one's end;
+        their ``places``, which are registers; and what is known about their cells."""
+        owners = self.owners(blocks, threads)
         order = np.lexsort((self.cells, owners))
         begin = np.searchsorted(owners[order], np.arange(len(blocks) * threads + 1)).astype(np.int32)
         known = {name: values[self.cells[order]] for name, values in about.items()}
         return {"begin": begin, "places": self.registers[order].astype(np.int32), **known}
+
+    def seen(self, blocks: Ints, threads: int, registers: int) -> Seen:
+        """The same of cells of which each is one window's, in threads of so many registers."""
+        owners, count = self.owners(blocks, threads), len(blocks) * threads
+        order = np.lexsort((self.registers, owners))
+        numbers = np.empty(len(order), np.int64)
+        numbers[self.cells[order]] = np.arange(len(order))
+        bits = np.zeros((count, -(-registers // 32)), np.uint32)
+        np.bitwise_or.at(bits, (owners, self.registers // 32), np.uint32(1) << (self.registers % 32).astype(np.uint32))
+        return Seen(bits, np.searchsorted(owners[order], np.arange(count)).astype(np.int32), numbers)
 
 
 def own(held: Held, cells: npt.NDArray[Any]) -> Entries:

@@ -107,7 +107,7 @@ def held_site_seconds(
         cells = _of_group(update, shape, group)
         if not group.source:
             cells = np.unique(cells, axis=0)
-            seen += len(cells) + len(group.points) * 2**len(shape)
+            seen += len(cells) + len(group.points) * 2 ** len(shape)
         found = (everywhere if group.source else own)(held, cells)
         most = int(np.unique(found.blocks * 32 * held.warps + found.threads, return_counts=True)[1].max())
         clocks += _NONE + most * (_ENTRY + _REGISTER * prod(held.share) * max(1, size // 4))
