@@ -257,6 +257,7 @@ def _rounds(op: Rounds, ctx: Context) -> None:
     ctx.need(op.steps.dtype is s32 and op.steps.space == "param", f"@{op.steps.name} is no number of steps")
     for buf in (op.epoch, op.counter):
         ctx.need(buf.dtype is u32, f"@{buf.name} counts in u32, not in {buf.dtype}")
+    ctx.need(op.total is None or op.total.lo >= 1, f"%{op.total and op.total.name} may be no steps")
     ctx.need(op.left.lo >= 0 and op.left.hi >= op.every, f"%{op.left.name} ends at {op.left.hi} of {op.every} steps")
     ctx.need(op.tag.dtype is u32, f"%{op.tag.name} is {op.tag.dtype}, a tag is u32")
     ctx.need(bool(getattr(ctx.func, "together", False)), "blocks of which not all run at the same time wait for others")

@@ -218,6 +218,8 @@ def _interpolate(op: Interpolate, ctx: Context) -> None:
              "are not")  # fmt: skip
     ctx.need(min(op.count, op.around, op.seen) >= 1, f"{op.count} receivers of {op.around} of {op.seen} cells")
     ctx.need(op.dst.size % op.count == 0, f"@{op.dst.name} has no rows of {op.count}")
+    number = op.steps is None or (op.steps.dtype is s32 and op.steps.space == "param")
+    ctx.need(number, f"@{op.steps and op.steps.name} is no number of steps")
     steps = op.dst.size // op.count
     ctx.need(
         op.cells.size == steps * op.seen, f"{op.seen} cells of {steps} steps, @{op.cells.name} has {op.cells.size}"

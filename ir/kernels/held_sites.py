@@ -103,13 +103,14 @@ class HeldSites(SiteKernels):
             return array
 
         for name, field, count in op.sources:
-            lists = {what: kernel.lists[f"{name}_{what}"] for what in ("begin", "places", "whose", "weights")}
-            span, ahead = part(name, "span", s32, 2), part(name, "ahead", self.sums, 1)
-            how = {"span": span, "ahead": ahead, "whose": lists["whose"], "weights": lists["weights"], "count": count}
-            how |= {"signals": row(name, count, signal(name)), **about}
-            once.append(ts.OwnEntries(span=span, begin=lists["begin"]))
-            fetched.append(ts.FetchSignal(**how))
-            acts.append(ts.AddSources(held=held[field, 0], places=lists["places"], **how))
+            begin, places, whose, weights = (
+                kernel.lists[f"{name}_{what}"] for what in ("begin", "places", "whose", "weights")
+            )
+            how: dict[str, Any] = {"span": part(name, "span", s32, 2), "ahead": part(name, "ahead", self.sums, 1)}
+            how |= {"whose": whose, "weights": weights, "signals": row(name, count, signal(name)), "count": count}
+            once.append(ts.OwnEntries(span=how["span"], begin=begin))
+            fetched.append(ts.FetchSignal(**how, **about))
+            acts.append(ts.AddSources(held=held[field, 0], places=places, **how, **about))
         for name, field, _ in op.receivers:
             count, bits = len(self.seen[name][0]), kernel.lists[f"{name}_bits"]
             seen, first = part(name, "seen", u32, -(-held[field, 0].size // 32)), part(name, "first", s32, 1)

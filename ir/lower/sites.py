@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import tile_sites as t
 from ..expr import Expr, Value, any_of, select
+from ..numbers.sites import TESTED
 from ..types import Buffer, s32
 from .context import Context, rule
 
@@ -56,13 +57,25 @@ def record_cells(cx: Context, op: t.RecordCells) -> None:
     b = cx.b
     bits = [b.ld(op.seen, word, hint="bits") for word in range(op.seen.size)]
     with b.if_(any_of(*(word.ne(0) for word in bits))):
+        place = b.alloc("place", s32, 1)
         first = b.ld(op.first, 0, hint="first", lo=0, hi=op.count - 1)
-        at = b.let("at", cx.resolve(op.step) * op.count + first)
-        for r in range(op.held.size):
-            seen = b.let("seen", b.binary("and", bits[r // 32], 1 << r % 32, hint="bit").ne(0))
-            b.st(op.cells, at, cx.convert(b.ld(op.held, r, hint="u"), op.cells.dtype), where=seen)
-            if r + 1 < op.held.size:
-                at = b.let("at", select(seen, at + 1, at))
+        b.st(place, 0, b.name(cx.resolve(op.step) * op.count + first, "at"))
+        for start in range(0, op.held.size, TESTED):
+            last, shift = min(op.held.size, start + TESTED), start % 32
+            some = b.binary("and", bits[start // 32], (1 << last - start + shift) - (1 << shift), hint="some")
+            with b.if_(some.ne(0)):
+                _recorded(cx, op, bits[start // 32], range(start, last), place)
+
+
+def _recorded(cx: Context, op: t.RecordCells, bits: Value, some: range, place: Buffer) -> None:
+    """Stores those of a few registers that are seen, from ``place`` on."""
+    b = cx.b
+    at: Expr = b.ld(place, 0, hint="at", lo=0)
+    for r in some:
+        seen = b.let("seen", b.binary("and", bits, 1 << r % 32, hint="bit").ne(0))
+        b.st(op.cells, at, cx.convert(b.ld(op.held, r, hint="u"), op.cells.dtype), where=seen)
+        at = b.let("at", select(seen, at + 1, at))
+    b.st(place, 0, b.name(at, "at"))
 
 
 def _span(cx: Context, span: Buffer, last: int) -> tuple[Value, Value]:

@@ -12,6 +12,8 @@ import numpy.typing as npt
 from .held import Held
 
 Ints = npt.NDArray[np.int64]
+#: Registers that a thread looks at in turn where receivers see one of them: a divisor of the bits of a word.
+TESTED = 8
 
 
 class Seen(NamedTuple):

@@ -29,7 +29,7 @@ from sparsegen.dsl.sites import Sites
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.tiled import FAMILY, shapes
 from sparsegen.ir.numbers.held import Held
-from sparsegen.ir.numbers.sites import everywhere, own
+from sparsegen.ir.numbers.sites import TESTED, everywhere, own
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
 
@@ -39,9 +39,12 @@ if TYPE_CHECKING:
 #: What their term is, of passes that windows are made again for, and of steps between which they act.
 AGAIN: Final = "what happens at sources and receivers: behind a pass of several steps windows around them again"
 HELD: Final = "what the thread with most cells of sources and receivers does between steps, and making the records"
-#: First estimated, clocks: what each group takes of a thread that has none of its cells; an entry, whose place and
-#: number are loaded one after the other; and each register of an entry's thread, one of which is the cell.
-_NONE, _ENTRY, _REGISTER = 8.0, 100.0, 4.0
+#: First estimated, clocks: what a group of sites takes of a thread that has none of its cells; a source's cell, whose
+#: place is loaded and whose number is on its way, and each register of its thread, one of which it is; and a register
+#: that a thread looks at because receivers see it, or one of those beside it.
+_NONE, _ENTRY, _REGISTER, _SEEN = 8.0, 60.0, 2.0, 6.0
+#: Registers that a group takes of every thread.
+_TAKEN: Final = 5
 
 
 class SiteWindows(NamedTuple):
@@ -96,23 +99,39 @@ def site_windows(update: Update, shape: tuple[int, ...], levels: int, device: De
     return best
 
 
+def held_site_registers(update: Update) -> int:
+    """32-bit registers that sites take of a thread that has the fields in its own."""
+    return _TAKEN * len(update.sites)
+
+
 @lru_cache(maxsize=1 << 8)
 def held_site_seconds(
     update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int
 ) -> float:
-    """What sites add to a launch of ``steps`` time steps, between which fields stay in registers."""
+    """What sites add to a launch of ``steps`` time steps, between which fields stay in registers: each group takes as
+    long as the thread, or the warp, that has most to do."""
     held, size = resident_numbers(update, shape, s), ITEMSIZE[update.dtype]
-    clocks, seen = 0.0, 0
+    clocks, moved, threads = 0.0, 0, 32 * held.warps
     for group in update.sites:
         cells = _of_group(update, shape, group)
-        if not group.source:
+        if group.source:
+            found = everywhere(held, cells)
+            each = _ENTRY + _REGISTER * prod(held.share) * max(1, size // 4)
+            clocks += _NONE + each * _most(found.owners(np.arange(held.blocks), threads))
+        else:
             cells = np.unique(cells, axis=0)
-            seen += len(cells) + len(group.points) * 2 ** len(shape)
-        found = (everywhere if group.source else own)(held, cells)
-        most = int(np.unique(found.blocks * 32 * held.warps + found.threads, return_counts=True)[1].max())
-        clocks += _NONE + most * (_ENTRY + _REGISTER * prod(held.share) * max(1, size // 4))
+            found = own(held, cells)
+            warps, tests = found.owners(np.arange(held.blocks), threads) // 32, -(-prod(held.share) // TESTED)
+            looked = np.unique(warps * tests + found.registers // TESTED) // tests
+            clocks += _NONE + tests + _SEEN * TESTED * _most(looked)
+            moved += len(cells) + len(group.points) * 2 ** len(shape)
     launches = len(update.receivers) * terms.STARTING * device.launch_s
-    return steps * (clocks / device.clock + seen * max(4, size) / device.bw_global) + launches
+    return steps * (clocks / device.clock + moved * max(4, size) / device.bw_global) + launches
+
+
+def _most(numbers: npt.NDArray[Any]) -> int:
+    """How often the number comes that comes most often."""
+    return int(np.unique(numbers, return_counts=True)[1].max())
 
 
 def _cells(update: Update, shape: tuple[int, ...], source: bool) -> npt.NDArray[Any]:
