@@ -71,10 +71,11 @@ def own(held: Held, cells: npt.NDArray[Any]) -> Entries:
 
 def everywhere(held: Held, cells: npt.NDArray[Any]) -> Entries:
     """Every window that has one of ``cells`` [n, 3], own or not, and every place where it has it."""
+    known = [{int(i): _places(held, axis, int(i)) for i in np.unique(cells[:, axis])} for axis in range(3)]
     found = [
         (cell, *tile, *place)
-        for cell, at in enumerate(cells)
-        for each in product(*(_places(held, axis, int(i)) for axis, i in enumerate(at)))
+        for cell, at in enumerate(cells.tolist())
+        for each in product(*(there[i] for there, i in zip(known, at, strict=True)))
         for tile, place in [zip(*each, strict=True)]
     ]
     whose, *rest = np.array(found, np.int64).reshape(-1, 7).T
