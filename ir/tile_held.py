@@ -38,7 +38,7 @@ class Window(Op):
 @define("tile.rounds", kw_only=True)
 class Rounds(Op):
     """Exchanges cells, as ``swap`` says, and runs its body once for every ``every`` of the time steps that ``steps``
-    says, which are ``total``: round ``round``, which makes ``left`` of them.
+    says, which are ``total``: round ``round``, which makes ``left`` of them; ``ahead`` of all it runs other ops.
 
     ``tag`` is of this round and of no other one of this launch or of earlier ones: ``epoch`` is kept between launches,
     and moved on by the last block that ends, as ``counter`` says.
@@ -54,6 +54,7 @@ class Rounds(Op):
     total: Value | None = bind(default=None)
     swap: tuple[Op, ...] = region()
     body: tuple[Op, ...] = region()
+    ahead: tuple[Op, ...] = region(default=())
 
 
 @define("tile.load_held", kw_only=True)

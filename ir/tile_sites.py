@@ -38,7 +38,8 @@ class SeenCells(Op):
 
 @define("tile.fetch_signal", kw_only=True)
 class FetchSignal(Op):
-    """Asks for what the first entry of a thread adds in a step: it is on its way while the step is made.
+    """Asks for what the first entry of a thread adds in a step: it is on its way while that step is made, or where
+    sources come before a step the one before it.
 
     Fields are those of :class:`AddSources`, which takes it.
     """
@@ -194,9 +195,11 @@ def _sums(ctx: Context, rows: Buffer, held: Buffer) -> None:
 
 
 def _rows(ctx: Context, op: FetchSignal | AddSources | RecordCells, rows: Buffer, what: str) -> None:
-    """An array has a row for each step."""
-    steps = max(1, rows.size // op.count) if op.open else op.step.hi + 1
-    ctx.need(rows.size == steps * op.count, f"{op.count} {what} of {steps} steps, @{rows.name} has {rows.size}")
+    """An array has a row for each step; those that are fetched need not be all."""
+    steps = 1 if op.open else op.step.hi + 1
+    more = op.open or isinstance(op, FetchSignal)
+    fits = rows.size >= steps * op.count and rows.size % op.count == 0 if more else rows.size == steps * op.count
+    ctx.need(fits, f"{op.count} {what} of {steps} steps, @{rows.name} has {rows.size}")
 
 
 @check(AddToCells)

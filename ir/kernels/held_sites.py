@@ -18,7 +18,7 @@ import numpy.typing as npt
 from .. import op_update as o
 from .. import tile_held as th
 from .. import tile_sites as ts
-from ..expr import ExprLike, Value, as_expr
+from ..expr import ExprLike, Value, as_expr, maximum
 from ..module import Module
 from ..node import Op
 from ..numbers.held import Held
@@ -30,11 +30,12 @@ from .sites import SiteKernels
 
 
 class Acts(NamedTuple):
-    """What happens at sites around step ``number``: ops before and after it, ``once`` what all steps have in common,
-    registers for that, and arrays with a row for each step, by role."""
+    """What happens at sites around step ``number``: ops before and after it, ``once`` what all steps have in common and
+    ``ahead`` what comes before the first, registers for that, and arrays with a row for each step, by role."""
 
     number: Value | None = None
     once: tuple[Op, ...] = ()
+    ahead: tuple[Op, ...] = ()
     before: tuple[Op, ...] = ()
     after: tuple[Op, ...] = ()
     regs: tuple[Buffer, ...] = ()
@@ -89,9 +90,11 @@ class HeldSites(SiteKernels):
     def acts(self, kernel: Windows, number: Value, total: ExprLike, *, open: bool = False) -> Acts:
         """What happens at sites around step ``number`` of ``total``; ``open``: the total is said at the launch."""
         op = kernel.op
-        about: dict[str, Any] = {"step": as_expr(total) - 1 - number if op.backwards else number, "open": open}
+        last = as_expr(total) - 1
+        about: dict[str, Any] = {"step": last - number if op.backwards else number, "open": open}
         held = dict(zip(kernel.params, kernel.regs, strict=True))
-        once, fetched, acts, regs, rows = list[Op](), list[Op](), list[Op](), list[Buffer](), dict[Buffer, str]()
+        once, acts, regs, rows = list[Op](), list[Op](), list[Buffer](), dict[Buffer, str]()
+        fetched = list[ts.FetchSignal]()
 
         def part(name: str, what: str, dtype: DType, size: int) -> Buffer:
             regs.append(Buffer(kernel.called[f"{name}_{what}"], dtype, size, "reg"))
@@ -117,8 +120,12 @@ class HeldSites(SiteKernels):
             cells = row(name, count, self.role(name))
             once.append(ts.SeenCells(seen=seen, first=first, bits=bits, begin=kernel.lists[f"{name}_begin"]))
             acts.append(ts.RecordCells(held=held[field, 0], seen=seen, first=first, cells=cells, count=count, **about))
-        before, after = ((*fetched, *acts), ()) if op.backwards else (tuple(fetched), tuple(acts))
-        return Acts(number, tuple(once), before, after, tuple(regs), rows)
+        if not op.backwards:
+            return Acts(number, tuple(once), (), tuple(fetched), tuple(acts), tuple(regs), rows)
+        # what comes before a step is asked for during the one before it
+        first = tuple(replace(fetch, step=last) for fetch in fetched)
+        following = tuple(replace(fetch, step=maximum(fetch.step - 1, 0)) for fetch in fetched)
+        return Acts(number, tuple(once), first, (*acts, *following), (), tuple(regs), rows)
 
     def records(self, *, open: bool = False) -> None:
         """The kernels that make records of the cells that receivers see; ``open`` as in :meth:`acts`."""

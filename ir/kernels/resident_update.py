@@ -133,6 +133,7 @@ class _Kernel(Windows):
         return th.Rounds(
             round=number, left=left, tag=tag, total=self.total, steps=self.number, epoch=self.kept["epoch"],
             counter=self.kept["counter"], every=every, swap=exchange, body=(self.acts.around(steps),),
+            ahead=self.acts.ahead,
         )  # fmt: skip
 
     def _exchange(self, number: Value, tag: Value) -> th.Swap:

@@ -53,7 +53,7 @@ class UpdateSites:
         scalars = o.scalars(op, self.levels, (*kernel.arrays, *kernel.lists.values()))
         acts = sites.acts(kernel, Value("number", s32, 0, self.levels - 1), self.levels)
         steps = kernel.steps(0, self.levels, next(iter(scalars), None))
-        window = kernel.window(*acts.once, acts.around(steps))
+        window = kernel.window(*acts.once, *acts.ahead, acts.around(steps))
         func = kernel.func(window, *acts.rows, *scalars, room=acts.regs, min_blocks=self.min_blocks)
         sites.add(func, (*kernel.roles, *acts.rows.values(), *(o.SCALARS for _ in scalars)), kernel.constants)
         sites.records()

@@ -32,11 +32,12 @@ def rounds(cx: Context, op: t.Rounds) -> None:
     epoch = b.ld(op.epoch, 0, hint="epoch")
     count = b.let("rounds", (steps + (op.every - 1)) // op.every)
     swaps = [cx.phase(inner) for inner in op.swap]
+    if op.total is not None:
+        cx.env[op.total] = steps
+    cx.all(op.ahead)
     with cx.scope(), b.for_("round", 0, count, unroll=1) as number:
         cx.env[op.round] = number
         cx.env[op.left] = b.let("left", minimum(op.every, steps - number * op.every), lo=1)
-        if op.total is not None:
-            cx.env[op.total] = steps
         cx.env[op.tag] = b.binary("add", epoch, b.convert(b.name(number, "number"), u32), hint="tag")
         for swap in swaps:
             swap()
