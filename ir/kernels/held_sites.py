@@ -123,9 +123,9 @@ class HeldSites(SiteKernels):
         if not op.backwards:
             return Acts(number, tuple(once), (), tuple(fetched), tuple(acts), tuple(regs), rows)
         # what comes before a step is asked for during the one before it
-        first = tuple(replace(fetch, step=last) for fetch in fetched)
+        ahead = tuple(replace(fetch, step=last) for fetch in fetched)
         following = tuple(replace(fetch, step=maximum(fetch.step - 1, 0)) for fetch in fetched)
-        return Acts(number, tuple(once), first, (*acts, *following), (), tuple(regs), rows)
+        return Acts(number, tuple(once), ahead, (*acts, *following), (), tuple(regs), rows)
 
     def records(self, *, open: bool = False) -> None:
         """The kernels that make records of the cells that receivers see; ``open`` as in :meth:`acts`."""
