@@ -17,6 +17,7 @@ from .across import Across
 from .context import Context, phased, rule
 from .copy import bring
 from .formula import Formula
+from .ghosts import place_of, store_ghosted
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
     z = cx.resolve(op.at[0])
     size = (op.rows + 2 * op.halo[0]) * (op.cols + 2 * op.halo[1])
     window = None
-    if op.vector > 1 and op.grid.extent[2] % op.piece and op.grid.sides[2][0][0] == "periodic":
+    wraps = op.grid.sides[2][0][0] == "periodic" and not op.grid.ghosts
+    if op.vector > 1 and op.grid.extent[2] % op.piece and wraps:
         first, width = cx.resolve(op.at[2]) - op.halo[1], op.cols + 2 * op.halo[1]
         window = Across(first, width, op.halo[1] + op.rim, op.grid.extent[2], op.piece)
     pieces, singles = _pieces(cx, op, window), _singles(cx, op, window) if window else []
@@ -94,7 +96,9 @@ def _pieces(cx: Context, op: t.FetchLayer, window: Across | None) -> list[_Piece
         column = b.let("column", x - lead + piece * op.piece)
         line = map_index(y - halo + row, ny, y_sides)
         inside = all_of(column.ge(0), column.le(nx - op.piece)) if op.vector > 1 else FALSE
-        if _whole(op) and x_sides[0][0] == "periodic" and window is None:  # pieces wrap whole
+        if op.grid.ghosts:
+            column, inside = b.let("place", place_of(op.grid, column, op.piece)), TRUE
+        elif _whole(op) and x_sides[0][0] == "periodic" and window is None:  # pieces wrap whole
             column, inside = b.let("wrapped", minimum(map_index(column, nx, x_sides).index, nx - op.piece)), TRUE
         valid = number.lt(total)
         if window is not None:
@@ -204,7 +208,7 @@ def fetch_own(cx: Context, op: t.FetchOwn) -> Callable[[], None]:
     column = x + cx.lane * op.piece
     starts = [b.let("start", row * op.grid.pitch) for row in rows]
     last = (nx if op.vector == 1 else op.grid.pitch) - op.vector
-    columns = [b.let("column", minimum(column + e, last)) for e in range(0, op.piece, op.vector)]
+    columns = [b.let("column", minimum(op.grid.place(column + e), last)) for e in range(0, op.piece, op.vector)]
 
     def turn() -> None:
         now = cx.resolve(op.turn)
@@ -318,6 +322,9 @@ def store(
     cx: Context, out: Buffer, grid: Grid, wide: int, at: tuple[Expr, Expr, Expr], values: list[Value], there: Expr
 ) -> None:
     """Stores adjacent cells of a row from ``at`` on where their plane and row are ``there``, those inside the field."""
+    if grid.ghosts:
+        store_ghosted(cx, out, grid, at, values, all_of(there, at[2].lt(grid.extent[2])))
+        return
     b, nx, first = cx.b, grid.extent[2], grid.element(at)
     inside = [all_of(there, as_expr(at[2] + c).lt(nx)) for c in range(len(values))]
 
