@@ -116,7 +116,7 @@ class ColumnUpdate(UpdateFamily):
     def cost(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int = 1
     ) -> Cost:
-        return cost(update, shape, self.filled(update, shape, s, device), device)
+        return cost(update, shape, self.filled(update, shape, s, device), device, steps)
 
     def passes(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int
