@@ -157,3 +157,18 @@ def test_a_call_leaves_what_it_is_given() -> None:
     k(**{**found, "u": wide[0, ..., 3:80]}, out=out)
     assert np.array_equal(wide[0], before) and np.array_equal(out, k(**found))
     assert (wide[1, ..., :3] == 7).all() and (wide[1, ..., 80:] == 7).all()
+
+
+@pytest.mark.parametrize(("dtype", "piece"), [("f64", 2), ("f32", 4), ("f16", 8)])
+@pytest.mark.parametrize("line", ["column lines=2 planes=4 warps=2", "column levels=2 lines=2 planes=4 warps=4"])
+def test_requests_of_unaligned_rows_touch_each_sector_once(line: str, dtype: str, piece: int) -> None:
+    """32 adjacent cells lie in one sector more than they fill, and in one more where they wrap; cells of which lanes
+    have 16 bytes each would lie in 17."""
+    update, shape = heat(boundary=sg.periodic, dtype=dtype), (9, 12, 32 * piece + 1)
+    k, found = kernel(update, shape, 2, line), arrays(update, shape, 3)
+    program = k._plan(2).programs[0][0]
+    given_ = {"in.u.0": found["u"], **{f"in.{name}.0": found[name] for name in update.coefs}}
+    _, reports = run_pass(program, given_, checks=False)
+    traffic = reports[0][1].traffic
+    assert {t.op.split()[0] for t in traffic} >= {"warp.st"}
+    assert max(t.per_request for t in traffic) <= ITEMSIZE[dtype] + 2
