@@ -15,11 +15,16 @@ from .text import attribute
 @attribute
 @dataclass(frozen=True)
 class Grid:
-    """A field of ``extent`` cells in global memory, its rows ``pitch`` elements apart; ``sides`` hold outside of it."""
+    """A field of ``extent`` cells in global memory, its rows ``pitch`` elements apart; ``sides`` hold outside of it.
+
+    ``ghosts``: a row that wraps has so many of its last cells again before its first one, and of its first ones behind
+    its last.  What reads across a border reads these as they lie; what stores a cell stores its ghosts, too.
+    """
 
     extent: tuple[int, ...]
     pitch: int
     sides: Sides = ()
+    ghosts: int = 0
 
     @property
     def size(self) -> int:
@@ -35,7 +40,11 @@ class Grid:
 
     def element(self, at: Sequence[Expr]) -> Expr:
         """The element that a cell is."""
-        return self.row(at[:-1]) * self.pitch + at[-1]
+        return self.row(at[:-1]) * self.pitch + self.place(at[-1])
+
+    def place(self, column: Expr) -> Expr:
+        """The place of a column in its row."""
+        return column + self.ghosts if self.ghosts else column
 
     def mapped(self, at: Sequence[Expr]) -> tuple[Expr, tuple[Mapped, ...]]:
         """The element that a cell, perhaps one outside, is read from, and what each axis has made of it."""

@@ -9,6 +9,7 @@ from typing import Final
 from . import formula as f
 from .boundary_map import PERIODIC
 from .checks import Context, check
+from .grid import Grid
 from .node import Op, attr, define
 from .op import AXES, Sides, Stencil, check_sides
 from .types import Buffer, DType, Space, cell_type
@@ -26,7 +27,8 @@ class Update(Op):
     keeps that many); ``sides``: the boundary of each field; ``coef_sides``: where coefficients are read outside
     (``frozen``: the edge cell).  ``levels`` time steps follow one another; of each field the newest levels are written,
     those that have not been read (:func:`sparsegen.ir.numbers.rows.newest`).  ``pitch``: elements from row to row of
-    each parameter, in the order of :func:`parameters`, then of every level of each field where it would be written.
+    each parameter, in the order of :func:`parameters`, then of every level of each field where it would be written;
+    ``ghosts``: how many cells again beside each row of these (:class:`sparsegen.ir.grid.Grid`), none where left out.
     ``binds``: what roles of its launches are called instead.  The formula's scalars are given for each time step.
 
     ``sources`` and ``receivers``: (name, field, sites) of groups of sites at which every time step adds numbers to a
@@ -51,6 +53,16 @@ class Update(Op):
     sources: tuple[Sites, ...] = attr(default=())
     receivers: tuple[Sites, ...] = attr(default=())
     backwards: bool = attr(default=False)
+    ghosts: tuple[int, ...] = attr(default=())
+
+    @property
+    def grids(self) -> dict[str, Grid]:
+        """The array of each role as a field, which no side is said of."""
+        ghosts = self.ghosts or (0,) * len(self.pitch)
+        return {
+            role: Grid(self.shape, pitch, ghosts=beside)
+            for role, pitch, beside in zip(self.roles, self.pitch, ghosts, strict=True)
+        }
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -142,6 +154,7 @@ def _update(op: Update, ctx: Context) -> None:
     want = len(parameters(op.fields, op.coefs)) + len(parameters(op.fields, ()))
     ctx.need(len(op.pitch) == want, f"{len(op.pitch)} pitches for {want} arrays")
     ctx.need(min(op.pitch) >= op.shape[-1], f"rows of {op.shape[-1]} cells overlap at pitch {min(op.pitch)}")
+    ctx.need(len(op.ghosts) in (0, want), f"ghosts of {len(op.ghosts)} of {want} arrays")
     wrong = f.problem(op.code, op.results, levels, ndim)
     ctx.need(wrong is None, str(wrong))
     groups = (*op.sources, *op.receivers)

@@ -19,10 +19,11 @@ class FetchLayer(Op):
 
     The plane is that of turn ``turn``, ``ahead`` planes behind ``at``, the tile's first cell; the tile has ``rows`` x
     ``cols`` cells, the halo as many around it as ``halo`` says (without ``corners`` those are left out).  Pieces of
-    ``piece`` cells go to a thread each, at once where ``vector`` says so.  Cells outside follow the field's sides;
+    ``piece`` cells go to a thread each, at once where ``vector`` says so; else single cells, adjacent ones to adjacent
+    lanes.  Cells outside follow the field's sides;
     those that hold a constant are written instead of copied.  Of the tile's own columns the last steps of several use
     all but ``rim`` at either end: no more of them and of the halo than that count beyond a border that whole pieces do
-    not reach; those are copied cell by cell, where an axis wraps.  Only column.
+    not reach; those are copied cell by cell, where an axis wraps and rows have no ghosts.  Only column.
     """
 
     ring: Buffer = buffer(writes=True, reads=False)
@@ -45,7 +46,8 @@ class FetchLayer(Op):
 class FetchOwn(Op):
     """Starts each thread's copies of its own cells of the plane of turn ``turn``, ``ahead`` planes behind ``at``.
 
-    A lane has ``piece`` columns of ``lines`` adjacent rows of its warp; no other thread reads them.  Only column.
+    A lane has ``piece`` columns of ``lines`` adjacent rows of its warp; no other thread reads them.  Where rows start
+    anywhere (``vector`` 1) another lane copies them, so that copies of a warp are of adjacent cells.  Only column.
     """
 
     ring: Buffer = buffer(writes=True, reads=False)
@@ -121,6 +123,9 @@ def _fetch_layer(op: FetchLayer, ctx: Context) -> None:
     for columns in (op.cols, op.halo[1]):
         whole(ctx, columns, op.piece, f"{columns} columns are no whole pieces of {op.piece}")
     ctx.need(op.vector in (1, op.piece), f"{op.vector} cells at once are neither one nor a piece")
+    ghosts, far = op.grid.ghosts, op.halo[1] + op.rim
+    ctx.need(not ghosts or (op.vector > 1 and far <= ghosts),
+             f"{far} columns around a tile, where rows have {ghosts} ghosts")  # fmt: skip
     size = (op.rows + 2 * op.halo[0]) * (op.cols + 2 * op.halo[1])
     shared(ctx, op.ring, op.stages * size, f"{op.stages} planes")
 

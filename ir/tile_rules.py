@@ -92,7 +92,10 @@ def axes(ctx: Context, extent: tuple[int, ...], **given: int) -> None:
 def field(ctx: Context, g: Grid, buf: Buffer | None = None, **given: int) -> None:
     """A field, and what is ``given`` for its axes, make sense; it lies in the buffer."""
     axes(ctx, g.extent, **({"sides": len(g.sides)} if g.sides else {}) | given)
-    ctx.need(g.pitch >= g.extent[-1], f"rows of {g.extent[-1]} cells cannot stand {g.pitch} apart")
+    ghosts = f", {g.ghosts} ghosts at both ends," if g.ghosts else ""
+    ctx.need(g.pitch >= g.extent[-1] + 2 * g.ghosts,
+             f"rows of {g.extent[-1]} cells{ghosts} cannot stand {g.pitch} apart")  # fmt: skip
+    ctx.need(0 <= 2 * g.ghosts <= g.extent[-1], f"{g.ghosts} ghosts at both ends of {g.extent[-1]} cells")
     ok = buf is None or buf.size >= g.size
     ctx.need(ok, f"a field of {list(g.extent)} takes {g.size} elements, @{buf and buf.name} has {buf and buf.size}")
 

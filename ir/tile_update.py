@@ -42,6 +42,26 @@ class Update(Op):
     scalars: Buffer | None = buffer(default=None)
 
 
+@define("tile.copy_field", kw_only=True)
+class CopyField(Op):
+    """Copies the field ``grids[0]`` to ``grids[1]``, whose rows lie otherwise and may have ghosts.
+
+    A thread takes a place of ``lines`` rows one below the other, ghosts among them; places lie side by side in a warp,
+    so that no address needs to be aligned.  Only copies between passes over a grid.
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    grids: tuple[Grid, Grid] = attr()
+    lines: int = attr()
+
+    @property
+    def items(self) -> int:
+        """Threads that there are places for."""
+        (*rows, n), ghosts = self.grids[1].extent, self.grids[1].ghosts
+        return -(-prod(rows) // self.lines) * (n + 2 * ghosts)
+
+
 @define("tile.update_levels", kw_only=True)
 class UpdateLevels(Op):
     """``count`` time steps of the rows in ``news``, level by level: ``code`` is worked out from rows that are kept.
@@ -124,6 +144,17 @@ def _update_levels(op: UpdateLevels, ctx: Context) -> None:
     for sides in op.sides:
         axes(ctx, op.grid.extent, sides=len(sides))
         check_sides(ctx, sides)
+
+
+@check(CopyField)
+def _copy_field(op: CopyField, ctx: Context) -> None:
+    src, dst = op.grids
+    same_type(ctx, op.src, op.dst)
+    for buf, grid in zip((op.src, op.dst), op.grids, strict=True):
+        field(ctx, grid, buf)
+    ctx.need(src.extent == dst.extent, f"a field of {list(src.extent)} cells is copied to one of {list(dst.extent)}")
+    ctx.need(not src.ghosts, "ghosts are made of cells, not of other ghosts")
+    ctx.need(op.lines >= 1, f"{op.lines} rows of a thread")
 
 
 @check(Update)

@@ -21,7 +21,8 @@ MAX_FUSE = 3
 
 #: Cells of a field that 32-bit index arithmetic reaches.
 MAX_CELLS = 2**31 - 2**20
-VECTOR, ROW = 16, 128  #: bytes: the widest copy of a thread; what padded rows are a multiple of
+#: Bytes: the widest copy of a thread; what memory moves at once; what padded rows are a multiple of.
+VECTOR, SECTOR, ROW = 16, 32, 128
 PADDED_FROM = 3  #: passes: with fewer, no pass would both read and write padded rows
 
 #: A CUDA graph pays from this many passes on, for passes that are predicted to take at most this many seconds.
@@ -30,14 +31,15 @@ GRAPH_PASSES, GRAPH_SECONDS = 8, 20e-6
 GRAPH_CHUNK = 64
 
 
-def padded_pitch(shape: tuple[int, ...], itemsize: int, out: int, passes: int) -> int:
+def padded_pitch(shape: tuple[int, ...], itemsize: int, out: int, passes: int, ghosts: int = 0) -> int:
     """Elements from row to row of the two fields that keep the levels between passes; 0 where ``out`` keeps them too.
 
-    ``out``: elements from row to row of the output.  Rows of ``out`` that lie far apart (a block of columns of a wide
-    array) are no model for a workspace either: those levels are padded from two passes on.
+    ``ghosts``: cells that these rows have again at both ends.  ``out``: elements from row to row of the output.  Rows
+    of ``out`` that lie far apart (a block of columns of a wide array) are no model for a workspace either: those levels
+    are padded from two passes on.
     """
     cells = ROW // itemsize
-    pitch = -(-shape[-1] // cells) * cells
+    pitch = -(-(shape[-1] + 2 * ghosts) // cells) * cells
     many = passes >= PADDED_FROM and out * itemsize % VECTOR != 0
     wide = passes > 1 and out > pitch
     fits = pitch * math.prod(shape[:-1]) <= MAX_CELLS

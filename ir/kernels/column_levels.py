@@ -6,7 +6,7 @@ other lanes and rings of its own.  A border holds at every step: blocks and turn
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .. import formula as f
 from .. import op_update as o
@@ -58,21 +58,19 @@ class ColumnLevels:
             raise ScheduleError(why, hint="take fewer levels, or more warps or lines")
         wrapping(op.sides)
         params = o.parameters(op.fields, op.coefs)
-        given = dict(zip(params, op.pitch, strict=False))
-        written = dict(zip(o.parameters(op.fields, ()), op.pitch[len(params) :], strict=True))
         came = [(name, level) for name, level in params if (name, -level) in n.came]
-        pitches = [*(given[source] for source in came), *(written[made] for made in n.outputs)]
+        given = op.grids
+        grids_in = {(name, -level): given[f"in.{name}.{level}"] for name, level in came}
+        grids = tuple(given[o.written(*made)] for made in n.outputs)
         titles = names([*(_title(*source) for source in came), *(f"{_title(*made)}_new" for made in n.outputs)])
         buffers = tuple(
-            Buffer(title, op.dtype, Grid(op.shape, pitch).size, "global")
-            for title, pitch in zip(titles, pitches, strict=True)
+            Buffer(title, op.dtype, grid.size, "global")
+            for title, grid in zip(titles, (*grids_in.values(), *grids), strict=True)
         )
         outs, scalars = buffers[len(came) :], o.scalars(op, op.levels, buffers)
-        arrays = {
-            (name, -level): (src, pitch) for (name, level), src, pitch in zip(came, buffers, pitches, strict=False)
-        }
+        arrays = dict(zip(grids_in, buffers, strict=False))
         rings = {
-            source: Buffer(f"ring_{arrays[source][0].name}", op.dtype, n.size(ring), "shared", 128)
+            source: Buffer(f"ring_{arrays[source].name}", op.dtype, n.size(ring), "shared", 128)
             for source, ring in n.came.items()
         }  # fmt: skip
         made = tuple(
@@ -86,19 +84,19 @@ class ColumnLevels:
         )
         of_field = {name: sides for (name, _), sides in zip(op.fields, op.sides, strict=True)}
         turn = Value("plane_turn", s32, 0, n.turns - 1)
-        grids = tuple(Grid(op.shape, pitch) for pitch in pitches[len(came) :])
 
         def body(loop: t.ForTiles) -> list[Op]:
             at = loop.at[0], loop.at[1] - n.lead[0], loop.at[2] - n.lead[1]  # of the window
 
             def fetch(source: Array) -> Op:
-                (src, pitch), ring = arrays[source], n.came[source]
+                grid, ring = grids_in[source], n.came[source]
                 far = n.beside > op.radius[-1] and source[0] not in of_field
                 sides = read_sides(of_field.get(source[0], op.coef_sides), () if far else op.sides)
                 return tl.FetchLayer(
-                    ring=rings[source], src=src, at=at, turn=turn, ahead=ring.ahead - n.delay(1), rows=n.window[0],
-                    cols=n.window[1], halo=(ring.halo, 0), corners=True, rim=n.lead[1], stages=ring.slots,
-                    piece=n.piece, vector=vector(pitch, n.piece), grid=Grid(op.shape, pitch, sides),
+                    ring=rings[source], src=arrays[source], at=at, turn=turn, ahead=ring.ahead - n.delay(1),
+                    rows=n.window[0], cols=n.window[1], halo=(ring.halo, 0), corners=True, rim=n.lead[1],
+                    stages=ring.slots, piece=n.piece, vector=vector(grid.pitch, n.piece),
+                    grid=replace(grid, sides=sides),
                 )  # fmt: skip
 
             def steps(*axes: int) -> Op:

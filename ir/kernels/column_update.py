@@ -16,7 +16,7 @@ from .. import tile_walk as tw
 from ..boundary_map import PERIODIC
 from ..errors import ScheduleError
 from ..expr import Value
-from ..grid import Grid, keep
+from ..grid import keep
 from ..module import Module
 from ..node import Op
 from ..numbers.layers import Array
@@ -60,15 +60,14 @@ class ColumnUpdate:
             code, op.fields, op.dtype.nbytes, lines=self.lines, warps=self.warps, stages=self.stages, planes=self.planes
         )
         params = [source for source in o.parameters(op.fields, op.coefs) if source in {*n.rings, *n.owns}]
-        pitches = dict(zip(o.parameters(op.fields, op.coefs), op.pitch, strict=False))
-        count = len(pitches)
-        pitch_out = [op.pitch[count + at] for at in o.first(op.fields)]
+        grids = op.grids
+        grids_in = {(name, level): grids[f"in.{name}.{level}"] for name, level in params}
+        grids_out = tuple(grids[o.written(name, 0)] for name, _ in op.fields)
         titles = names([*(f"{name}_{level}" if level else name for name, level in params),
                         *(f"{name}_new" for name, _ in op.fields)])  # fmt: skip
-        apart = [*(pitches[source] for source in params), *pitch_out]
         buffers = tuple(
-            Buffer(title, op.dtype, Grid(op.shape, pitch).size, "global")
-            for title, pitch in zip(titles, apart, strict=True)
+            Buffer(title, op.dtype, grid.size, "global")
+            for title, grid in zip(titles, (*grids_in.values(), *grids_out), strict=True)
         )
         src, outs = dict(zip(params, buffers, strict=False)), buffers[len(params) :]
         scalars = o.scalars(op, 1, buffers)
@@ -85,7 +84,8 @@ class ColumnUpdate:
             def fetch(array: Array) -> Op:
                 far = array in n.rings and n.rings[array].columns > op.radius[-1]
                 sides = read_sides(of_field.get(array[0], op.coef_sides), () if far else op.sides)
-                grid, wide = Grid(op.shape, pitches[array], sides), vector(pitches[array], n.piece)
+                grid = replace(grids_in[array], sides=sides)
+                wide = vector(grid.pitch, n.piece)
                 if array in n.owns:
                     return tl.FetchOwn(
                         ring=rings[array], src=src[array], at=loop.at, turn=turn, ahead=-n.delay, lines=self.lines,
@@ -101,8 +101,7 @@ class ColumnUpdate:
             layer = tl.UpdateLayer(
                 outs=outs, rings=tuple(rings.values()), kept=kept, turn=turn, at=loop.at, fields=op.fields, code=code,
                 results=results, lines=self.lines, stages=self.stages,
-                grids=tuple(Grid(op.shape, pitch) for pitch in pitch_out),
-                vectors=tuple(vector(pitch, n.piece) for pitch in pitch_out),
+                grids=grids_out, vectors=tuple(vector(grid.pitch, n.piece) for grid in grids_out),
                 keep=tuple(keep(op.radius, sides) for sides in op.sides), scalars=next(iter(scalars), None),
             )  # fmt: skip
             walk = tw.Walk(

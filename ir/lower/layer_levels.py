@@ -89,8 +89,8 @@ class _Turn:
             if back == op.count - step:
                 within = self._within(step, plane)
                 for line, row in enumerate(rows):
-                    there = all_of(within, self._stored(line), row.lt(grid.extent[1]))
-                    store(cx, out, grid, wide, (plane, row, col), made[name][line], there)
+                    there = all_of(within, self._stored_row(line), row.lt(grid.extent[1]))
+                    store(cx, out, grid, wide, (plane, row, col), made[name][line], there, self._stored_column)
         for name, lines in made.items() if step < op.count else ():
             set_lines = [self.border.set(name, row, col, values) for row, values in zip(rows, lines, strict=True)]
             self._keep((name, step), set_lines)
@@ -104,11 +104,15 @@ class _Turn:
             return inside
         return all_of(inside, plane.ge(first), plane.lt(first + self.op.planes))
 
-    def _stored(self, line: int) -> Expr:
-        """Whether a row and a lane's columns of the window are the tile's."""
-        (_, rows, columns), (above, before) = self.n.tile, self.n.lead
-        row, column = self.row + line, self.cx.lane * self.piece
-        return all_of(row.ge(above), row.lt(above + rows), column.ge(before), column.lt(before + columns))
+    def _stored_row(self, line: int) -> Expr:
+        """Whether a row of the window is the tile's."""
+        row, above = self.row + line, self.n.lead[0]
+        return all_of(row.ge(above), row.lt(above + self.n.tile[1]))
+
+    def _stored_column(self, column: Expr) -> Expr:
+        """Whether a column of the window is the tile's."""
+        before = self.n.lead[1]
+        return all_of(column.ge(before), column.lt(before + self.n.tile[2]))
 
 
 class _Around:

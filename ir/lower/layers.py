@@ -14,9 +14,11 @@ from ..layout import bank_degree
 from ..numbers.layers import Array
 from ..types import Buffer
 from .across import Across
+from .beside import side_by_side
 from .context import Context, phased, rule
 from .copy import bring
 from .formula import Formula
+from .ghosts import place_of, store_ghosted
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,13 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
     b, (nz, ny, _), z_sides = cx.b, op.grid.extent, op.grid.sides[0]
     z = cx.resolve(op.at[0])
     size = (op.rows + 2 * op.halo[0]) * (op.cols + 2 * op.halo[1])
+    cells = _cells(cx, op) if op.vector == 1 else None
     window = None
-    if op.vector > 1 and op.grid.extent[2] % op.piece and op.grid.sides[2][0][0] == "periodic":
+    wraps = op.grid.sides[2][0][0] == "periodic" and not op.grid.ghosts
+    if op.vector > 1 and op.grid.extent[2] % op.piece and wraps:
         first, width = cx.resolve(op.at[2]) - op.halo[1], op.cols + 2 * op.halo[1]
         window = Across(first, width, op.halo[1] + op.rim, op.grid.extent[2], op.piece)
-    pieces, singles = _pieces(cx, op, window), _singles(cx, op, window) if window else []
+    pieces, singles = _pieces(cx, op, window) if not cells else [], _singles(cx, op, window) if window else []
 
     def turn() -> None:
         now = cx.resolve(op.turn)
@@ -51,6 +55,8 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
         there = plane.inside if plane.inside == TRUE else b.let("there", plane.inside)
         base = b.let("plane", plane.index * (ny * op.grid.pitch))
         slot = b.let("slot", now % op.stages * size)
+        if cells:
+            cells(plane, base, slot)
         for piece in pieces:
 
             def move(piece: _Piece = piece) -> None:
@@ -73,6 +79,33 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
     return turn
 
 
+def _cells(cx: Context, op: t.FetchLayer) -> Callable[[Mapped, Expr, Expr], None]:
+    """Copies of single cells: a warp's rows of the tile and halo are ``warps`` apart, its lanes side by side."""
+    b, (_, ny, nx), (_, y_sides, x_sides) = cx.b, op.grid.extent, op.grid.sides
+    _, y, x = map(cx.resolve, op.at)
+    warps, rows, width = cx.func.threads // 32, op.rows + 2 * op.halo[0], op.cols + 2 * op.halo[1]
+    lines, columns = [], []
+    for i in range(0, rows, warps):
+        row = cx.warp + i
+        line = map_index(y - op.halo[0] + row, ny, y_sides)
+        lines.append((row, line, b.let("start", line.index * op.grid.pitch)))
+    for j in range(0, width, 32):
+        local = cx.lane + j
+        cell = map_index(x - op.halo[1] + local, nx, x_sides)
+        columns.append((local, cell, b.let("column", cell.index)))
+
+    def copy(plane: Mapped, base: Expr, slot: Expr) -> None:
+        for row, line, start in lines:
+            for local, cell, column in columns:
+                axes, to, source = (plane, line, cell), slot + row * width + local, base + start + column
+                cx.guard(
+                    all_of(row.lt(rows), local.lt(width)),
+                    lambda axes=axes, to=to, source=source: _cell(cx, op, to, source, axes, 1),  # type: ignore[misc]
+                )
+
+    return copy
+
+
 def _pieces(cx: Context, op: t.FetchLayer, window: Across | None) -> list[_Piece]:
     """The pieces of a plane's tile and halo that this thread copies."""
     b, (_, ny, nx), (_, y_sides, x_sides) = cx.b, op.grid.extent, op.grid.sides
@@ -93,8 +126,10 @@ def _pieces(cx: Context, op: t.FetchLayer, window: Across | None) -> list[_Piece
         piece = b.let("piece", piece)
         column = b.let("column", x - lead + piece * op.piece)
         line = map_index(y - halo + row, ny, y_sides)
-        inside = all_of(column.ge(0), column.le(nx - op.piece)) if op.vector > 1 else FALSE
-        if _whole(op) and x_sides[0][0] == "periodic" and window is None:  # pieces wrap whole
+        inside = all_of(column.ge(0), column.le(nx - op.piece))
+        if op.grid.ghosts:
+            column, inside = b.let("place", place_of(op.grid, column, op.piece)), TRUE
+        elif _whole(op) and x_sides[0][0] == "periodic" and window is None:  # pieces wrap whole
             column, inside = b.let("wrapped", minimum(map_index(column, nx, x_sides).index, nx - op.piece)), TRUE
         valid = number.lt(total)
         if window is not None:
@@ -146,7 +181,7 @@ def _singles(cx: Context, op: t.FetchLayer, window: Across) -> list[_Single]:
 
 def _whole(op: t.FetchLayer) -> bool:
     """Whether every piece that is copied at once lies inside or outside along a row, all of it."""
-    return op.vector > 1 and (op.grid.extent[2] % op.piece == 0 or op.grid.sides[2][0][0] == "periodic")
+    return op.grid.extent[2] % op.piece == 0 or op.grid.sides[2][0][0] == "periodic"
 
 
 def _across(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, piece: _Piece, plane: Mapped) -> None:
@@ -201,26 +236,28 @@ def fetch_own(cx: Context, op: t.FetchOwn) -> Callable[[], None]:
     z, y, x = map(cx.resolve, op.at)
     # cells past the end are copies of the last ones: nothing that counts is made of them
     rows = [minimum(y + cx.warp * op.lines + line, ny - 1) for line in range(op.lines)]
-    column = x + cx.lane * op.piece
+    single = op.vector == 1  # then a lane copies cells beside its neighbours', for whatever lane has them
+    cells = [cx.lane + 32 * e for e in range(op.piece)] if single else [cx.lane * op.piece]
+    thread = cx.warp * 32 if single else cx.tid
     starts = [b.let("start", row * op.grid.pitch) for row in rows]
-    last = (nx if op.vector == 1 else op.grid.pitch) - op.vector
-    columns = [b.let("column", minimum(column + e, last)) for e in range(0, op.piece, op.vector)]
+    last = (nx if single else op.grid.pitch) - op.vector
+    columns = [b.let("column", minimum(op.grid.place(x + cell), last)) for cell in cells]
 
     def turn() -> None:
         now = cx.resolve(op.turn)
         plane = map_index(z + now + op.ahead, nz, EDGE)
         base = b.let("plane", plane.index * (ny * op.grid.pitch))
         for line, start in enumerate(starts):
-            to = b.let("to", _own(cx, op.stages, op.lines, op.piece, now, line))
-            for e, at in zip(range(0, op.piece, op.vector), columns, strict=True):
-                bring(cx, op.ring, to + e, op.src, base + start + at, op.vector, degree=op.piece)
+            to = b.let("to", _own(cx, op.stages, op.lines, op.piece, now, line, thread))
+            for cell, at in zip(cells, columns, strict=True):
+                bring(cx, op.ring, to + cell if single else to, op.src, base + start + at, op.vector)
 
     return turn
 
 
-def _own(cx: Context, stages: int, lines: int, piece: int, turn: Expr, line: int) -> Expr:
+def _own(cx: Context, stages: int, lines: int, piece: int, turn: Expr, line: int, thread: Expr) -> Expr:
     """The first element of a thread's own cells of a row, in the slot of a turn."""
-    return ((turn % stages * lines + line) * cx.func.threads + cx.tid) * piece
+    return ((turn % stages * lines + line) * cx.func.threads + thread) * piece
 
 
 @rule(t.UpdateLayer)
@@ -281,7 +318,7 @@ class _Layer:
         if array not in self.n.rings:
             key = (array, 0, line, 0)
             if key not in self.loaded:
-                at = _own(self.cx, self.op.stages, self.lines, self.piece, self.turn, line)
+                at = _own(self.cx, self.op.stages, self.lines, self.piece, self.turn, line, self.cx.tid)
                 self.loaded[key] = self.cx.b.ldv(self.buffers[array], at, self.piece, hint="w")
             return self.loaded[key][c]
         lag = self.n.rings[array].ahead - dz
@@ -315,9 +352,25 @@ class _Layer:
 
 
 def store(
-    cx: Context, out: Buffer, grid: Grid, wide: int, at: tuple[Expr, Expr, Expr], values: list[Value], there: Expr
-) -> None:
-    """Stores adjacent cells of a row from ``at`` on where their plane and row are ``there``, those inside the field."""
+    cx: Context, out: Buffer, grid: Grid, wide: int, at: tuple[Expr, Expr, Expr], values: list[Value], there: Expr,
+    stored: Callable[[Expr], Expr] = lambda column: TRUE,
+) -> None:  # fmt: skip
+    """Stores adjacent cells of a row from ``at`` on where their plane and row are ``there``, those inside the field.
+
+    ``stored``: of a column of the warp's whether it is the tile's, as are all of a lane's or none.
+    """
+    own = cx.lane * len(values)
+    if wide == 1:
+        moved, columns = side_by_side(cx, values)
+        for value, column in zip(moved, columns, strict=True):
+            col = at[2] - own + column
+            mine = cx.b.let("in", all_of(there, stored(column), col.lt(grid.extent[2])))
+            cx.b.st(out, grid.element((*at[:2], col)), value, where=mine)
+        return
+    there = all_of(there, stored(own))
+    if grid.ghosts:
+        store_ghosted(cx, out, grid, at, values, all_of(there, at[2].lt(grid.extent[2])))
+        return
     b, nx, first = cx.b, grid.extent[2], grid.element(at)
     inside = [all_of(there, as_expr(at[2] + c).lt(nx)) for c in range(len(values))]
 
@@ -325,9 +378,6 @@ def store(
         for c, value in enumerate(values):
             b.st(out, first + c, value, where=b.let("in", inside[c]))
 
-    if wide == 1:
-        single()
-        return
     b.st(out, first, *values, where=b.let("whole", inside[-1]))
     if nx % wide:  # single cells at the end of a row
         cx.guard(all_of(inside[0], as_expr(at[2] + (wide - 1)).ge(nx)), single)

@@ -1,4 +1,5 @@
-"""``tile.update``: a formula of general reads, a short column of cells a thread, neighbours through the caches."""
+"""``tile.update``: a formula of general reads, a short column of cells a thread, neighbours through the caches; and
+``tile.copy_field``."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 
 from .. import formula as f
 from .. import tile_update as t
-from ..boundary_map import Mapped, map_index
+from ..boundary_map import PERIODIC, Mapped, map_index
 from ..expr import FALSE, TRUE, Const, Expr, Value, all_of, as_expr
 from ..grid import Grid, kept
 from ..op import AXES
@@ -51,6 +52,24 @@ def update(cx: Context, op: t.Update) -> None:
         cx.guard(whole, straight)
     else:
         cx.branch(whole, straight, mapped)
+
+
+@rule(t.CopyField)
+def copy_field(cx: Context, op: t.CopyField) -> None:
+    b, (src, dst) = cx.b, op.grids
+    *before, n = src.extent
+    rows, wide = prod(before), n + 2 * dst.ghosts
+    number = b.let("number", cx.bx * cx.func.threads + cx.tid)
+    with b.if_(number.lt(op.items)):
+        place, first = b.let("place", number % wide), b.let("first", number // wide * op.lines)
+        column = b.let("column", map_index(place - dst.ghosts, n, PERIODIC).index)
+        there = [b.let("there", (first + i).lt(rows)) for i in range(op.lines)]
+        values = [
+            b.ld(op.src, (first + i) * src.pitch + column, where=there[i], cache="nc", hint="x")
+            for i in range(op.lines)
+        ]
+        for i, value in enumerate(values):
+            b.st(op.dst, (first + i) * dst.pitch + place, value, where=there[i])
 
 
 def _column(op: t.Update) -> int:

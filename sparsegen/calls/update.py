@@ -3,8 +3,9 @@
 A pass of T steps writes the min(n, T) newest levels of a field of n.  Such a field is kept in a ring of n + min(n, T)
 arrays: the n that a call gives back, and the others of the workspace.  Each pass reads the n that were written last and
 writes those that hold the oldest levels; the last ones written are what is given back.  Where rows do not start at
-16-byte boundaries, all but the first and the last passes go between arrays of the workspace whose rows are padded; and
-coefficients, which every pass reads, are copied to such arrays first.
+16-byte boundaries, all but the first and the last passes go between arrays of the workspace whose rows are padded, with
+ghosts of the cells across a border where rows wrap; and coefficients, which every pass reads, are copied to such arrays
+first.
 
 The first passes read the arrays of the user, which are never written.  With fewer steps than levels some of what is
 given back are copies of them.  Steps that do not fill a pass are made first, in one of their own.
@@ -32,16 +33,17 @@ from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import family
 from sparsegen.ir import formula
 from sparsegen.ir.errors import ArrayError
+from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.op_sites import TIMED, apart
 from sparsegen.ir.op_update import ALL_SCALARS, SCALARS, parameters, written
 from sparsegen.ir.types import Buffer, cell_type
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program, lower
 from sparsegen.plan import Part, Plan, Step, launches, with_tables
-from sparsegen.problems.update import UpdateProblem
+from sparsegen.problems.update import CopyProblem, Layouts, UpdateProblem
 from sparsegen.run.host import HostArray
 from sparsegen.schedule import UpdateSchedule
-from sparsegen.sizes import MAX_CELLS, VECTOR, padded_pitch
+from sparsegen.sizes import MAX_CELLS, SECTOR, VECTOR, padded_pitch
 
 
 class UpdateCalls(GridCalls):
@@ -86,12 +88,13 @@ class UpdateCalls(GridCalls):
 
     def program(
         self, schedule: UpdateSchedule, device: DeviceProfile, steps: int, variant: Any, copied: Update | None = None,
-        shared: bool = False,
+        shared: bool = False, apart: bool = False,
     ) -> Program:  # fmt: skip
         """Of a pass, or of the update ``copied`` that copies an array, perhaps one ``shared`` by a batch, and makes no
-        step, for the pitches of its roles."""
+        step, for the pitches of its roles; ``apart``: to rows that lie otherwise."""
         if copied:
-            problem = UpdateProblem(copied, self.problem.shape, batch=None if shared else self.problem.batch)
+            kind = CopyProblem if apart else UpdateProblem
+            problem = kind(copied, self.problem.shape, batch=None if shared else self.problem.batch)
             return replace(lower(problem, UpdateSchedule("direct"), device, 1, variant), steps=0)
         return lower(self.problem, schedule, device, steps, variant)
 
@@ -106,7 +109,8 @@ class UpdateCalls(GridCalls):
         sizes = [end - start for start, end in pairwise((0, *ends))]
         grid = (1, *self.problem.shape)[-max(2, len(self.problem.shape)) :]
         every, size = (self.problem.items, *grid), self.dtype.itemsize
-        wide = padded_pitch(every, size, cols, len(sizes)) if family(schedule).pieces else 0
+        beside = self._ghosts(schedule)
+        wide = padded_pitch(every, size, cols, len(sizes), beside) if family(schedule).pieces else 0
         rings = {name: Ring(name, levels, sizes, apart=bool(wide)) for name, levels in update.fields}
         coefs = {f"in.{c}.0": f"in.{c}.0" for c in update.coefs}
         moved = {name: f"ws.{name[3:]}" for name in coefs if wide and apart[name] * size % VECTOR}
@@ -116,8 +120,10 @@ class UpdateCalls(GridCalls):
             return int((wide or apart[f"out.{name}.0"]) if of == "ws" else apart[array])
 
         def bound(size: int, roles: Sequence[str], arrays: Mapping[str, str], *copied: Any) -> Step:
-            key = (size, tuple(pitch(arrays[r]) if r in arrays else cols for r in roles))
-            return Step.of(programs.get(*key, *copied), arrays)
+            variant = tuple(pitch(arrays[r]) if r in arrays else cols for r in roles)
+            ghosts = tuple(beside * arrays.get(r, r).startswith("ws.") for r in roles) if wide else ()
+            layouts = Layouts(variant, ghosts) if any(ghosts) else variant
+            return Step.of(programs.get(size, layouts, *copied), arrays)
 
         def copy(source: str, to: str, *how: Any) -> Part:  # copies take the roles of the first field
             one = update.fields[0][0]
@@ -135,7 +141,7 @@ class UpdateCalls(GridCalls):
         head = min(count, max(ring.head for ring in rings.values()))
         last = max(head, count - max(ring.tail for ring in rings.values()))
         cycle = tuple(step(i) for i in range(head, min(head + period, last)))
-        before = [copy(name, to, name in self.problem.shared) for name, to in moved.items()]
+        before = [copy(name, to, name in self.problem.shared, True) for name, to in moved.items()]
         copies = [
             copy(f"in.{name}.{k - steps}", f"out.{name}.{k}")
             for name, levels in update.fields for k in range(steps, levels)
@@ -145,6 +151,18 @@ class UpdateCalls(GridCalls):
         return Plan(
             parts, tuple(self.arguments), step(max(head, last - 1) if cycle else count - 1).program, steps, wide
         )
+
+    def _ghosts(self, schedule: UpdateSchedule) -> int:
+        """Ghosts beside a row of the workspace: those that a pass copies across a border, whole sectors of them.
+
+        None where rows do not wrap, or do so in whole pieces, and where kernels of sites write cells without them.
+        """
+        update, (*_, cols), size = self.problem.what, self.problem.shape, self.dtype.itemsize
+        ends = (side for sides in (*update.sides, update.coef_sides) for side in sides[-1])
+        if update.sites or cols * size % VECTOR == 0 or any(side.kind != "periodic" for side in ends):
+            return 0
+        found = up(family(schedule).reach(update, schedule), SECTOR // size)
+        return found if 2 * found <= cols else 0
 
     def _whole(self, programs: Memo[Program], steps: int, variant: Any) -> Plan:
         """One launch from the levels of the input to those of the result; their number is all that steps change."""

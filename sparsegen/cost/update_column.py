@@ -23,7 +23,7 @@ from sparsegen.cost.update_stream import ALU, MUFU, ORDER
 from sparsegen.dsl.update import Update
 from sparsegen.ir.numbers.layers import Layers
 from sparsegen.schedule import UpdateSchedule
-from sparsegen.sizes import ITEMSIZE
+from sparsegen.sizes import ITEMSIZE, PADDED_FROM
 
 REASONS: Final[dict[str, str]] = {
     "hbm": "every array is read once a pass, with the planes that blocks have in common, and every new level written",
@@ -104,15 +104,19 @@ def _of_several(update: Update, s: UpdateSchedule, device: DeviceProfile) -> dic
     }  # fmt: skip
 
 
-def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile) -> Cost:
-    """The cost of a pass on a grid of ``shape``; the schedule's planes are said."""
+def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int = 1) -> Cost:
+    """The cost of a pass on a grid of ``shape``, of a call of ``steps``: most of many passes go between padded rows.
+
+    The schedule's planes are said.
+    """
+    padded = steps >= PADDED_FROM * s.levels
     size, (nz, ny, nx) = ITEMSIZE[update.dtype], shape
     own = (_of_one if s.levels == 1 else _of_several)(update, s, device)
     values: dict[str, float] = {
         **own, **units(update), "nz": nz, "ny": ny, "nx": nx, "P": s.planes, "T": s.levels, "warps": s.warps,
         "lines": s.lines, "near": float(bordered(update)),
-        "stages": s.stages, "s": size, "vector": own["piece"] if nx % own["piece"] == 0 else 1, "sms": device.own_sms,
-        "sub": device.sub_cores, "f": device.clock, "launch": terms.STARTING * device.launch_s,
+        "stages": s.stages, "s": size, "vector": own["piece"] if padded or nx % own["piece"] == 0 else 1,
+        "sms": device.own_sms, "sub": device.sub_cores, "f": device.clock, "launch": terms.STARTING * device.launch_s,
         "miss": device.missed(nz * ny * nx * size * (own["reads"] + own["writes"])),
         "bw_G": terms.REACH * device.bw_global, "bw_S": device.smem_bytes_per_clk_sm, "lat": device.lat_dram,
         "bw_L2": device.l2_bytes_per_clk_sm, "deep": deep(update),

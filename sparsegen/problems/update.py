@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from sparsegen.batch import Batch
 from sparsegen.choose import Listed, Options, Rejected, Request
@@ -33,12 +33,19 @@ from sparsegen.schedule import Schedule, UpdateSchedule
 from sparsegen.sizes import ITEMSIZE, padded_pitch
 
 
+class Layouts(NamedTuple):
+    """How arrays of a pass lie in memory: elements from row to row of each, and ghosts beside each row (none: ())."""
+
+    pitch: tuple[int, ...]
+    ghosts: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True)
 class UpdateProblem(Problem):
     """An update on fields of ``shape`` cells.
 
     A variant has the elements from row to row of each array that a step reads (each field's levels, newest first, then
-    the coefficients), then of each field's levels where a pass writes them.
+    the coefficients), then of each field's levels where a pass writes them; or it is their :class:`Layouts`.
     """
 
     op: ClassVar[str] = "update"
@@ -63,10 +70,11 @@ class UpdateProblem(Problem):
     def describe(self, variant: Hashable = None) -> Module:
         update, shape = self.what, self.shape
         arrays = len(o.parameters(update.fields, update.coefs)) + len(o.parameters(update.fields, ()))
+        layouts = variant if isinstance(variant, Layouts) else Layouts(variant or (shape[-1],) * arrays)  # type: ignore[arg-type]
         op = o.Update(
             symbol(update.name), shape, DTYPES[update.dtype], update.fields, update.coefs, update.code, update.results,
             update.radius, tuple(map(_specs, update.sides)), _specs(update.coef_sides),
-            variant or (shape[-1],) * arrays, loc=update.loc,  # type: ignore[arg-type]
+            layouts.pitch, loc=update.loc, ghosts=layouts.ghosts,
             sources=_groups(update.sources), receivers=_groups(update.receivers),
             backwards=self.backwards and bool(update.sites),
         )  # fmt: skip
@@ -199,6 +207,15 @@ class UpdateProblem(Problem):
         if (why := self.misfit(schedule, device)) is not None:
             raise ScheduleError(why[0], hint=why[1])
         return self.cost(schedule, device, request.steps)
+
+
+class CopyProblem(UpdateProblem):
+    """A copy of an array to rows that lie otherwise: of an update that hands one field on as it is."""
+
+    def passes(self, schedule: UpdateSchedule, device: DeviceProfile, steps: int) -> list[Pass]:
+        from sparsegen.ir.kernels.copy_field import CopyField
+
+        return [CopyField()]
 
 
 @lru_cache(maxsize=64)

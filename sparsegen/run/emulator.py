@@ -80,14 +80,27 @@ def pitches(program: Program) -> dict[str, int]:
     return dict(zip(op.roles, op.pitch, strict=True)) if isinstance(op, (Stencil, Update)) else {}
 
 
+def _ghosts(program: Program) -> dict[str, int]:
+    """Cells of each array that stand again at both ends of a row, by role, where there are any."""
+    (op,) = program.op.funcs
+    return {role: grid.ghosts for role, grid in op.grids.items() if grid.ghosts} if isinstance(op, Update) else {}
+
+
+def _around(rows: HostArray, ghosts: int) -> HostArray:
+    """Rows with so many of their last cells before the first one, and of the first ones behind the last."""
+    return np.pad(rows, ((0, 0), (ghosts, ghosts)), mode="wrap")
+
+
 def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str, HostArray], Reports]:
     """One pass on ``given`` (by role): each result, packed, and the report of each launch by its kernel.
 
-    The pass runs on rows as far apart as it was lowered for.  With ``checks`` every checker is on, and a write between
-    the rows of a result, or an integer of the workspace that is not left as zero, is an error as well.
+    The pass runs on rows as far apart as it was lowered for, with their ghosts.  With ``checks`` every checker is on,
+    and a write between the rows of a result, a ghost that is not as its cell, or an integer of the workspace that is
+    not left as zero, is an error as well.
     """
     program = with_rows(program, program.steps)
     apart, timed, fields, made = pitches(program), rows_of(program), dict[str, HostArray](), dict[str, HostArray]()
+    ghosts = _ghosts(program)
     first = next(given[role] for role in (*apart, *given) if role in given)  # tables, which are flat, come later
     cols = first.shape[-1]
     for role, param in buffers(program.warp):
@@ -98,10 +111,12 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
         else:
             size = given[role].size if role in given else first.size  # what items of a batch share is one item's
             fields[role] = poisoned(size // cols * pitch, first.dtype)
+            beside = ghosts.get(role, 0)
+            rows, wide = fields[role].reshape(-1, pitch), cols + 2 * beside
             if role in given:
-                fields[role].reshape(-1, pitch)[:, :cols] = given[role].reshape(-1, cols)
+                rows[:, :wide] = _around(given[role].reshape(-1, cols), beside)
             else:
-                fields[role].reshape(-1, pitch)[:, cols:] = _UNTOUCHED
+                rows[:, wide:] = _UNTOUCHED
         if role.startswith(OUT):
             made[role] = fields[role]
     fields |= {role: a for role, a in given.items() if role in (SCALARS, ALL_SCALARS)}
@@ -109,11 +124,15 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
 
     for role, pitch in apart.items():
         if role in made:
-            both = made[role].reshape(-1, pitch)
-            if checks and not (both[:, cols:] == _UNTOUCHED).all():
+            both, beside = made[role].reshape(-1, pitch), ghosts.get(role, 0)
+            wide, own = cols + 2 * beside, np.ascontiguousarray(both[:, beside : beside + cols])
+            if checks and not (both[:, wide:] == _UNTOUCHED).all():
                 what = "elements between the rows of the output are written"
                 _found(reports, program, "bounds", role, what, "report it: a store is not clipped")
-            made[role] = np.ascontiguousarray(both[:, :cols]).reshape(first.shape)
+            if checks and not np.array_equal(both[:, :wide], _around(own, beside), equal_nan=True):
+                what = "ghosts beside the rows of the output are not as the cells that they stand for"
+                _found(reports, program, "ghosts", role, what, "report it: what stores a cell stores its ghosts")
+            made[role] = own.reshape(first.shape)
     for role, a in fields.items():
         if checks and role == COUNTER and a.any():
             what = "the counter of arrivals is not zero at the end"

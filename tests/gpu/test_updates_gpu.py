@@ -108,7 +108,7 @@ def test_levels_on_three_axes(line: str, sides: str) -> None:
 @pytest.mark.parametrize("sides", KINDS)
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
 def test_planes_that_no_piece_divides(dtype: str, sides: str) -> None:
-    """Passes between padded rows: cells across a border are copied one by one."""
+    """Passes between padded rows: those that wrap have ghosts, of others cells across a border go one by one."""
     make, _ = NAMED["heat"]
     update, shape = make(boundary=KINDS[sides], dtype=dtype), (29, 37, 271)
     given = inputs(update, shape)

@@ -18,6 +18,7 @@ from sparsegen.ir import tile_tasks as tk
 from sparsegen.ir.expr import Value, as_expr
 from sparsegen.ir.module import Module
 from sparsegen.ir.parse import parse_module
+from sparsegen.ir.text import print_module
 from sparsegen.ir.types import Buffer, s8, s32, u64
 from sparsegen.pipelines import lower
 from sparsegen.problems.product import SpmmProblem, Variant
@@ -177,6 +178,18 @@ def updated(what: Any, shape: tuple[int, ...], steps: int, line: str) -> Module:
     return parse_module(k.ir("tile"))
 
 
+def with_ghosts(what: Any, shape: tuple[int, ...], line: str) -> Module:
+    """The program of passes of an update between rows with ghosts."""
+    k: Any = sg.compile(what, shape, 9, device="h200", backend="emulator", schedule=line)
+    return parse_module(print_module(k._plan(9).main.tile))
+
+
+def copied() -> Module:
+    """The copy of a coefficient to rows with ghosts."""
+    k: Any = sg.compile(wave(), (37, 71), 9, device="h200", backend="emulator", schedule="stream levels=2 cols=4")
+    return parse_module(print_module(k._plan(9).programs[0][0].tile))
+
+
 def sound() -> Any:
     """Waves on three axes: an array that is read around a cell, and two that are read at it."""
 
@@ -203,6 +216,9 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     "resident_update": lambda: updated(wave(), (37, 70), 3, "resident tiles=2x2 rows=5 cols=2 warps=5 every=2"),
     "resident_cells": lambda: updated(wave(), (37, 70), 3, "resident tiles=2x2 rows=1 cols=2 warps=21 every=1"),
     "tiled_update": lambda: updated(wave(), (37, 150), 2, "tiled levels=2 cols=2 rows=3 warps=4"),
+    "stream_ghosts": lambda: with_ghosts(wave(), (37, 71), "stream levels=2 cols=4 rows=16"),
+    "column_ghosts": lambda: with_ghosts(heat(boundary=periodic), (9, 12, 71), "column lines=2 warps=2 planes=4"),
+    "copied": copied,
     "sites": lambda: updated(surveyed(), (37, 150), 2, "stream levels=2 cols=4"),
     "resident_sites": lambda: updated(surveyed(), (37, 70), 1, "resident tiles=2x2 rows=5 cols=2 warps=5 every=2"),
     "stored_sites": lambda: updated(surveyed(), (37, 150), 1, "direct"),

@@ -53,6 +53,10 @@ class UpdateFamily(Vocabulary):
         """Seconds that no schedule of the family stays below for so many time steps: so there is no need to look."""
         return 0.0
 
+    def reach(self, update: Update, s: UpdateSchedule) -> int:
+        """Cells beyond the end of a row that a pass copies with it: it finds them there, as ghosts, between passes."""
+        return 0
+
     def worth(self, cost: Cost) -> bool:
         """Whether ``auto`` may take a schedule that can run."""
         return True

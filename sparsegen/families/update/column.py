@@ -108,10 +108,15 @@ class ColumnUpdate(UpdateFamily):
             return layer_levels.resident(update, layer_levels.numbers(update, s, planes), device)
         return resident(update, numbers(update, s, planes), device)
 
+    def reach(self, update: Update, s: UpdateSchedule) -> int:
+        if s.levels > 1:
+            return layer_levels.numbers(update, s, PLANES).lead[1]
+        return max((planes.halo[1] for planes in numbers(update, s, PLANES).rings.values()), default=0)
+
     def cost(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int = 1
     ) -> Cost:
-        return cost(update, shape, self.filled(update, shape, s, device), device)
+        return cost(update, shape, self.filled(update, shape, s, device), device, steps)
 
     def passes(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int
