@@ -7,13 +7,14 @@ lanes and copies' widths appear only when :mod:`sparsegen.ir.lower` turns a tile
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from .expr import FALSE, Expr, Value
 from .grid import Grid
 from .layout import Layout
 from .node import Op, attr, bind, buffer, declare, define, operand, region
-from .op import Box, Tap
+from .op import Box, Tap, tile_counts
 from .spread import Products, Spread, Threads
 from .types import Buffer
 
@@ -72,6 +73,10 @@ class ForTiles(Op):
     ``at`` is the tile's first cell (the domain's coordinates, slowest axis first), ``end`` the first ones past its box.
     With ``stride`` 0 a block has one tile, else it takes every ``stride``-th.  ``number`` is the tile's number and
     ``turn`` how many tiles the block has done before it.  Users: all stencils and updates.
+
+    ``early``: so many tiles on the first axis, of the box's end and of its beginning, come before all others, with
+    those beside them; ``told[0]`` grows by one for each of these that is done, so that a copy may begin before the
+    launch is over.  For blocks of one tile of one box.
     """
 
     at: tuple[Value, ...] = bind()
@@ -82,6 +87,13 @@ class ForTiles(Op):
     size: tuple[int, ...] = attr()
     stride: int = attr()
     body: tuple[Op, ...] = region()
+    early: tuple[int, int] = attr(default=(0, 0))
+    told: Buffer | None = buffer(default=None, writes=True)
+
+    @property
+    def first(self) -> int:
+        """How many tiles come before all others."""
+        return sum(self.early) * prod(tile_counts(self.boxes[0], self.size)[1:])
 
 
 @define("tile.prefetch", kw_only=True)

@@ -160,6 +160,11 @@ def _for_tiles(op: t.ForTiles, ctx: Context) -> None:
     count = sum(prod(tile_counts(box, op.size)) for box in op.boxes)
     ctx.need(op.number.hi >= count - 1, f"%{op.number.name} ends at {op.number.hi}, there are {count} tiles")
     ctx.need(op.stride >= 0, f"a stride of {op.stride} tiles")
+    if op.told is not None or any(op.early):
+        ctx.need(not op.stride and len(op.boxes) == 1, "tiles come early where each block has one, of one box")
+        ctx.need(op.told is not None, f"nobody is told of the {op.early} tiles that come early")
+        most = tile_counts(op.boxes[0], op.size)[0]
+        ctx.need(min(op.early) >= 0 and sum(op.early) <= most, f"{op.early} of {most} tiles cannot come early")
 
 
 @check(t.Prefetch)

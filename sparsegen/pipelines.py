@@ -12,6 +12,7 @@ from sparsegen.ir.op_update import ALL_SCALARS
 from sparsegen.ir.passes import Manager
 from sparsegen.ir.passes.batch import Batch
 from sparsegen.ir.passes.dce import Dce
+from sparsegen.ir.passes.ends_first import EndsFirst, told_by
 from sparsegen.ir.passes.simplify import Simplify
 from sparsegen.ir.passes.to_warp import ToWarp
 from sparsegen.problem import Problem
@@ -42,3 +43,13 @@ def lower(problem: Problem, schedule: Any, device: DeviceProfile, steps: int = 1
     manager = Manager(passes, shared_limit=device.smem_block)
     warp = manager.run(op)
     return Program(steps, op, manager.levels["tile"], warp)
+
+
+def ends_first(program: Program, cells: int, device: DeviceProfile) -> tuple[Program, int]:
+    """The program whose blocks at both ends of the first axis, with so many ``cells`` each, come first and are counted,
+    and how many they are; the program as it is, and 0, where it has no such order (see :class:`EndsFirst`)."""
+    manager = Manager((EndsFirst(cells), ToWarp(), Simplify(), Dce()), shared_limit=device.smem_block)
+    warp = manager.run(program.tile)
+    tile = manager.levels["tile"]
+    count = told_by(tile)
+    return (Program(program.steps, program.op, tile, warp), count) if count else (program, 0)

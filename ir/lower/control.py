@@ -63,8 +63,9 @@ def bound(cx: Context, op: t.ForTiles, number: Expr, turn: ExprLike) -> Iterator
 def for_tiles(cx: Context, op: t.ForTiles) -> None:
     total = sum(prod(tile_counts(box, op.size)) for box in op.boxes)
     if not op.stride:
-        with bound(cx, op, cx.bx, 0):
+        with bound(cx, op, _early(cx, op, total), 0):
             cx.all(op.body)
+        _tell(cx, op)
         return
     ahead = {p.distance for p in op.body if isinstance(p, t.Prefetch)}
     for d in range(max(ahead, default=0)):  # the first tiles' data, before the loop
@@ -80,6 +81,25 @@ def for_tiles(cx: Context, op: t.ForTiles) -> None:
                     _prefetch(cx, op, inner, number + d * op.stride, turn + d, total)
                 else:
                     cx.lower(inner)
+
+
+def _early(cx: Context, op: t.ForTiles, total: int) -> Expr:
+    """The number of a block's tile: those of the box's end come first, then those of its beginning, then the others."""
+    last = op.first * op.early[0] // max(1, sum(op.early))
+    if not last:
+        return cx.bx
+    return cx.b.let("tile", select(cx.bx.lt(last), cx.bx + (total - last), cx.bx - last), lo=0, hi=total - 1)
+
+
+def _tell(cx: Context, op: t.ForTiles) -> None:
+    """A block whose tile comes early says that it is done, all its stores before that."""
+    if op.told is None:
+        return
+    with cx.b.if_(cx.bx.lt(op.first)):
+        cx.b.barrier()
+        with cx.b.if_(cx.tid.eq(0)):
+            cx.b.fence("gpu")
+            cx.b.atom("add", op.told, 0, 1, hint="told")
 
 
 def _prefetch(cx: Context, op: t.ForTiles, p: t.Prefetch, number: Expr, turn: Expr, total: int) -> None:

@@ -24,6 +24,7 @@ from sparsegen.distributed.over_torch import TorchRanks
 from sparsegen.distributed.partition import Box, shape
 from sparsegen.distributed.running import run
 from sparsegen.distributed.sites import Records, on_block, seen
+from sparsegen.distributed.told import Told
 from sparsegen.ir.errors import ArrayError, DeviceError, ProductError
 from sparsegen.kernel import Kernel
 from sparsegen.memo import Memo
@@ -77,7 +78,7 @@ class DistributedKernel:
         self._turns = [Turn(ranks, self.partition, turn) for turn in range(self.partition.turns)]
         # While the last blocks of the first piece run, those of the second fill the SMs that are free.
         self._lanes = [Lane(ranks.device, first=1 - turn) for turn in range(self.partition.turns)]
-        self._road = Lane(ranks.device, first=2) if self.overlapped else self._lanes[0]
+        self._road = Lane(ranks.device, first=2)
         made = calls_of(on_block(k.problem, self.partition.blocks[ranks.me]), k.backend)
         assert isinstance(made, GridCalls)
         self._calls = made
@@ -85,7 +86,9 @@ class DistributedKernel:
     @cached_property
     def _kernels(self) -> dict[int, LocalKernel]:
         """The kernel of each piece of this rank; pieces that are alike have one."""
-        made = Memo(partial(LocalKernel, self.kernel, schedule=self.schedule))
+        device, beside = self._ranks.device, self._ranks.beside
+        ends = self.partition.ends if beside and device.type == "cuda" else 0
+        made = Memo(partial(LocalKernel, self.kernel, schedule=self.schedule, ends=ends, device=device))
         return {i: made.get(found.problem) for i, found in self._seen.items()}
 
     # -------------------------------------------------------------------------------------------- what it is
@@ -263,7 +266,8 @@ class DistributedKernel:
         for (i, one), lane, turn in zip(held.items(), self._lanes, self._turns, strict=True):
             done.append(lane.do(partial(one.run, steps), ready[i]))
             if not last:
-                end = self._road.do(partial(turn.swap, made), done)
+                told = one.early(steps)
+                end = self._road.do(partial(_swap, turn, made, told), () if told else done)
                 for involved in turn.pieces:
                     ends[involved].append(end)
         here = self._lanes[-1].do(partial(self._copy, {} if last else made), done)
@@ -273,6 +277,13 @@ class DistributedKernel:
         """From piece to piece of this rank."""
         for turn in self._turns if made else ():
             turn.copy(made)
+
+
+def _swap(turn: Turn, made: Mapping[int, list[Any]], told: Told | None) -> None:
+    """From rank to rank, as soon as the ends of a pass are done if somebody tells."""
+    if told:
+        told.wait()
+    turn.swap(made)
 
 
 def _slices(box: Any) -> tuple[slice, ...]:

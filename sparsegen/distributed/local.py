@@ -18,13 +18,16 @@ from sparsegen.calls.grid import GridCalls
 from sparsegen.choose import Request, choose
 from sparsegen.distributed.partition import Box, Piece, within
 from sparsegen.distributed.sites import bare, beyond
+from sparsegen.distributed.told import Told
 from sparsegen.families.update.base import family
 from sparsegen.geometry import geometry
 from sparsegen.ir.op_sites import record, signal
 from sparsegen.ir.op_update import SCALARS
+from sparsegen.ir.passes.ends_first import TOLD
 from sparsegen.kernel import Kernel
 from sparsegen.memo import Memo
-from sparsegen.plan import Plan
+from sparsegen.pipelines import ends_first
+from sparsegen.plan import Part, Plan, Step
 from sparsegen.problem import Problem
 from sparsegen.problems.stencil import StencilProblem
 from sparsegen.problems.update import UpdateProblem, tried
@@ -81,9 +84,13 @@ def grain(problem: Problem, schedule: Schedule) -> tuple[int, ...]:
 
 
 class LocalKernel:
-    """The passes of at most ``steps`` time steps of a problem on frames of one shape, with sites in the same cells."""
+    """The passes of at most ``steps`` time steps of a problem on frames of one shape, with sites in the same cells.
 
-    def __init__(self, of: Kernel, problem: Problem, schedule: Schedule) -> None:
+    ``ends``: cells at both ends of the first axis that others wait for while a pass runs on ``device``, a GPU, or none:
+    halos and what neighbours get.
+    """
+
+    def __init__(self, of: Kernel, problem: Problem, schedule: Schedule, ends: int = 0, device: Any = None) -> None:
         choice = choose(problem, of.device, schedule, Request(schedule.steps))
         self.kernel = Kernel(problem.under(choice.schedule), schedule.steps, of._target, choice, of.loc)
         calls = self.kernel._calls
@@ -95,7 +102,10 @@ class LocalKernel:
         wide = of.backend == "cuda" and rows
         #: Elements from row to row: on a GPU all begin where wide loads may.
         self.pitch = -(-cols * item // _ROW) * _ROW // item if wide else cols
-        self._plans: Memo[Plan] = Memo(self._plan)
+        self._plans: Memo[tuple[Plan, int]] = Memo(self._plan)
+        self._ends = ends
+        #: Who counts the blocks at the ends.
+        self.told = Told(device) if ends else None
 
     def empty(self, device: Any) -> Any:
         """A tensor for a level."""
@@ -103,12 +113,25 @@ class LocalKernel:
         *rows, cols = self.shape
         return torch.empty((*rows, self.pitch), dtype=getattr(torch, self.calls.dtype.name), device=device)[..., :cols]
 
-    def _plan(self, steps: int) -> Plan:
-        """The passes of so many steps, without the copies of levels that stay as they are."""
+    def _plan(self, steps: int) -> tuple[Plan, int]:
+        """The passes of so many steps, without the copies of levels that stay as they are; and of one pass whose ends
+        come first, how many blocks are there."""
         apart = None if self.pitch == self.shape[-1] else (self.pitch,) * len(self.calls.arguments)
         plan = self.kernel._plan(steps, apart)
         copies = sum(max(0, len(levels) - steps) for levels in self.calls.fields.values())
-        return replace(plan, parts=plan.parts[: len(plan.parts) - copies])
+        plan = replace(plan, parts=plan.parts[: len(plan.parts) - copies])
+        if not self._ends or plan.passes > 1:
+            return plan, 0
+        (step,) = plan.parts[0].cycle[:1]
+        program, count = ends_first(step.program, self._ends, self.kernel.device)
+        if not count:
+            return plan, 0
+        part = Part((Step(program, (*step.arrays, (TOLD, TOLD))),))
+        return replace(plan, parts=(part,), given=(*plan.given, TOLD), main=program), count
+
+    def early(self, steps: int) -> bool:
+        """Whether ``told`` says of a pass of so many steps when its ends are done."""
+        return bool(self._ends and self._plans.get(steps)[1])
 
     def run(self, arrays: Mapping[str, Any], steps: int, scalars: HostArray | None = None) -> None:
         """Do so many steps (asynchronously on a GPU) from the arrays called ``in...`` to those called ``out...``;
@@ -119,7 +142,11 @@ class LocalKernel:
             handle = launch_stream(first)
             executor = self.kernel._executor(first.layout.device_index or 0, handle)
             where = {name: view.pointer for name, view in views.items()}
-            executor.run(self._plans.get(steps).of(scalars), where, handle, first)
+            plan, count = self._plans.get(steps)
+            if count and self.told:
+                self.told.expect(count)
+                where[TOLD] = self.told.address
+            executor.run(plan.of(scalars), where, handle, first)
             return
         host = {name: host_array(view) for name, view in views.items()}
         given = {name: host[name] for name in self.calls.inputs}
@@ -129,7 +156,7 @@ class LocalKernel:
             for name, a in new.items():
                 a[...] = made[name]
             return
-        plan = self._plans.get(steps).of(scalars)
+        plan = self._plans.get(steps)[0].of(scalars)
         emulator.run_plan(plan, given, new, self.calls.work(plan.passes), self.calls.cells)
 
 
@@ -194,6 +221,10 @@ class Held:
     def next(self, steps: int) -> list[Any]:
         """The arrays that a pass of so many steps writes."""
         return [a for levels in self._fields.values() for a in levels.next(steps)]
+
+    def early(self, steps: int) -> Told | None:
+        """Who says when the ends of a pass of so many steps are done, if anybody does before it is over."""
+        return self._kernel.told if self._kernel.early(steps) else None
 
     def run(self, steps: int) -> None:
         """Do so many steps; what they write is the newest then."""

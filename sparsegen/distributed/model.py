@@ -2,7 +2,9 @@
 
 A pass of two pieces a block: while the second piece is worked out, the halos of what was done first travel, and while
 the first piece of the next pass is, the others.  So a pass takes the longer of work and exchange, twice.  Its two
-launches fill the GPU as one would that has the cells of both: where the first one ends, the second goes on.
+launches fill the GPU as one would that has the cells of both: where the first one ends, the second goes on.  Of one
+piece the tiles at both ends come first where that is possible (``ends-first``): halos travel while the others are
+worked out.
 """
 
 from __future__ import annotations
@@ -199,11 +201,25 @@ def predicted(
             travel[turn] = placed + max(link.seconds(near, apart=False), link.seconds(far, apart=True))
         sent += near + far
     if partition.turns == 1:
-        time = each[0] + travel[0]
+        early = ahead(work(bare(problem).at(shape(own[0].frame))), partition.ends) if not groups(problem) else 1.0
+        time = max(each[0], early * each[0] + travel[0])
     else:
         time = max(each[0], travel[1]) + max(each[1], travel[0]) + local
     alone = work(problem.at(tuple(share or problem.shape))).time * (math.prod(partition.mesh) if share else 1)
     return Exchange(partition.mesh, partition.halo, steps, each, tuple(travel), sent, time, alone, device.name, link)
+
+
+def ahead(cost: Cost, ends: int) -> float:
+    """The share of a launch after which so many cells at both ends of the first axis are done, if its tiles there come
+    first (:class:`sparsegen.ir.passes.ends_first.EndsFirst`); else 1."""
+    values, s = cost.values, cost.schedule
+    size, cells = values.get("P", values.get("R")), values.get("nz", values.get("ny"))
+    stays = s.op == "stencil" and s.stages > 1 and not s.levelled
+    if not ends or not size or not cells or stays or values.get("rim_blocks"):
+        return 1.0
+    tiles = math.ceil(cells / size)
+    early = math.ceil(ends / size) + tiles - max(0, int(cells) - ends) // int(size)
+    return min(1.0, early / tiles)
 
 
 def _written(problem: Problem, steps: int) -> int:

@@ -53,7 +53,8 @@ def reached(device: Any, addresses: list[tuple[str, int]]) -> bool:
 
 
 class Words:
-    """Numbers that streams write and wait for, by the driver's stream memory operations, which need no SM."""
+    """Numbers of 32 bits in memory that streams write and wait for, by the driver's stream memory operations, which
+    need no SM."""
 
     def __init__(self) -> None:
         driver = ctypes.CDLL("libcuda.so.1")

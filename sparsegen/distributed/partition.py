@@ -129,6 +129,13 @@ class Partition:
         ranks = (*self.mesh, *(1,) * (len(self.grid) - len(self.mesh)))
         return tuple(n * (self.turns if axis == 0 else 1) > 1 for axis, n in enumerate(ranks))
 
+    @property
+    def ends(self) -> int:
+        """Cells at both ends of a frame's first axis that are a halo or a neighbour's, where all others may be worked
+        out while these travel: of blocks in one piece that are split on that axis alone; else 0."""
+        alone = self.turns == 1 and self.split[0] and not any(self.split[1:])
+        return 2 * self.halo[0] + self.grain[0] - 1 if alone else 0
+
     @cached_property
     def images(self) -> list[tuple[int, ...]]:
         """How far the cells of the domain are moved, on each axis, to where frames may have them: on split periodic
