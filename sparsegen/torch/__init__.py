@@ -8,8 +8,8 @@ layer in the operator's arguments, ``plan``: what is behind it.  ``attention``: 
 keys that a pattern keeps, with its operator.  ``quantized``: ``QuantizedLinear``, a layer of 8-bit integers in vectors
 of rows, with its operator.  ``fused``: ``FusedLinear``, layers of one input in one launch.  ``whole``: ``sparsify``,
 whole models by the rules of ``config``, with what ``calibration`` saw and ``predict`` says in a ``report``.
-``parallel``: layers over several GPUs.  ``folder``: models, and dense checkpoints, in folders.  ``stencil``:
-``stencil_op`` and its operators; ``trajectory``: what their gradients need of a kernel.
+``parallel``: layers over several GPUs, ``split``: whose part is whose.  ``folder``: models, and dense checkpoints, in
+folders.  ``stencil``: ``stencil_op`` and its operators; ``trajectory``: what their gradients need of a kernel.
 
 This package needs torch, and loads it when a name is first used.
 """

@@ -15,9 +15,11 @@ import torch
 
 from sparsegen.callsite import located, user_loc
 from sparsegen.ir.errors import FormatError, SparsegenError
-from sparsegen.torch.linear import SparseLinear, Split
+from sparsegen.torch.fused import FusedLinear, outermost
+from sparsegen.torch.linear import SparseLinear
 from sparsegen.torch.prune import DTYPES
 from sparsegen.torch.quantized import QuantizedLinear
+from sparsegen.torch.split import Split
 from sparsegen.torch.whole import styles_of
 
 _WEIGHTS, _INDEX, _MADE = "model.safetensors", "model.safetensors.index.json", "sparsegen.json"
@@ -64,7 +66,7 @@ def load(model: Any, folder: str | Path, *, mesh: Any = None, plan: Any = None) 
     """
     with located(user_loc()):
         files, at = _safetensors(), Path(folder)
-        split = styles_of(mesh, plan, [name for name, _ in model.named_modules()])
+        split = styles_of(mesh, plan, [name for name, _ in outermost(model)])
         part = None if mesh is None else Split(0, mesh.size(), mesh.get_local_rank())
         weights, made_of = _names(part if part and (at / _names(part)[1]).is_file() else None)
         if not (at / made_of).is_file() or not (at / weights).is_file():
@@ -83,9 +85,10 @@ def load(model: Any, folder: str | Path, *, mesh: Any = None, plan: Any = None) 
             parent, _, last = name.rpartition(".")
             setattr(model.get_submodule(parent), last, layer)
         _fill(model, state)
-        for name in {**split, **{name: None for name, words in told["layers"].items() if "split" in words}}:
+        cuts = {_owner(model, name): words["split"] for name, words in told["layers"].items() if "split" in words}
+        for name in {**split, **cuts}:
             style: Any = split.get(name)
-            layer, cut = model.get_submodule(name), told["layers"].get(name, {}).get("split")
+            layer, cut = model.get_submodule(name), cuts.get(name)
             if cut is None:
                 style._apply(layer, mesh)
             elif style is not None and cut == list(astuple(style.split(mesh))):
@@ -146,12 +149,18 @@ def _plain(name: str) -> str:
 def _part(model: Any) -> Split | None:
     """Which part of a model this rank has; None of a whole one."""
     for module in model.modules():
-        if isinstance(module, SparseLinear) and module.split is not None:
+        if isinstance(module, (SparseLinear, QuantizedLinear)) and module.split is not None:
             return module.split
         for param in module.parameters(recurse=False):
             if hasattr(param, "full_tensor"):
                 return Split(0, param.device_mesh.size(), param.device_mesh.get_local_rank())
     return None
+
+
+def _owner(model: Any, name: str) -> str:
+    """The name that a plan has for a layer: that of the FusedLinear it is in, or its own."""
+    parent = name.rpartition(".")[0]
+    return parent if isinstance(model.get_submodule(parent), FusedLinear) else name
 
 
 def _names(part: Split | None) -> tuple[str, str]:
@@ -174,13 +183,13 @@ def _told(module: Any) -> dict[str, Any]:
     words: dict[str, Any] = {
         "in_features": module.in_features, "out_features": module.out_features, "bias": module.bias is not None
     }  # fmt: skip
+    if module.split is not None:
+        words["split"] = astuple(module.split)
     if isinstance(module, QuantizedLinear):
         dtype = torch.float16 if module.bias is None else module.bias.dtype
         return {**words, "height": module.height, "dtype": str(dtype).removeprefix("torch."), "bits": 8}
     pattern = {} if module.format == "bitmap" else {"pattern": module.format, **module.options}
     kind = str(module.dtype).removeprefix("torch.")
-    if module.split is not None:
-        words["split"] = astuple(module.split)
     return {**words, **pattern, "dense_above": module.dense_above, "dtype": kind}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -38,15 +38,22 @@ class FusedLinear(torch.nn.Module):
             w, _ = together([layer._bound().matrix for layer in layers])
             first, *_ = layers
             pattern = None if first.format == "bitmap" else first.format
-            self.features = tuple(layer.out_features for layer in layers)
+            self._features = tuple(layer.out_features for layer in layers)
             self.whole = SparseLinear(
-                first.in_features, sum(self.features), False, first.values.device, first.dtype, first.dense_above,
+                first.in_features, sum(self._features), False, first.values.device, first.dtype, first.dense_above,
                 pattern=pattern, **first.options,
             )  # fmt: skip
             self.whole._install(w)
             if any(layer.bias is not None for layer in layers):
                 self.whole.bias = torch.nn.Parameter(torch.cat([_bias(layer) for layer in layers]))
             self.train(first.training)
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """Those of each layer that are made here: all, or this rank's rows."""
+        split = self.whole.split
+        ranks = 1 if split is None or split.axis else split.ranks
+        return tuple(n // ranks for n in self._features)
 
     def forward(self, x: Any) -> tuple[Any, ...]:
         """x [..., in_features] -> a tensor [..., features] of each layer; ArrayError for what a layer does not take."""
@@ -56,6 +63,15 @@ class FusedLinear(torch.nn.Module):
     def extra_repr(self) -> str:
         """What ``print(module)`` says."""
         return f"features={self.features}"
+
+
+def outermost(model: Any) -> Iterator[tuple[str, Any]]:
+    """The modules of a model by name, but for what is inside of a FusedLinear."""
+    inside = ""
+    for name, module in model.named_modules():
+        if not inside or not name.startswith(inside):
+            yield name, module
+            inside = f"{name}." if isinstance(module, FusedLinear) else ""
 
 
 def _bias(layer: SparseLinear) -> Any:

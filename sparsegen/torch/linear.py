@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import torch
@@ -22,6 +21,7 @@ from sparsegen.torch.plan import BACKENDS, Bound, Plan, assembled, empty, parts
 from sparsegen.torch.planned import Planned, in_graph
 from sparsegen.torch.prune import DTYPES, check_weight, conversions, format_of, in_words, kept, taken
 from sparsegen.torch.quantized import QuantizedLinear
+from sparsegen.torch.split import Split
 
 _EXTRA: Final = "_extra_state"
 #: The extra state is a tensor, as safetensors takes nothing else: this version, M, K, nnz, the place of dtype here, and
@@ -29,21 +29,6 @@ _EXTRA: Final = "_extra_state"
 _VERSION: Final = 1
 _CODES: Final = tuple(DTYPES)
 DenseAbove: TypeAlias = "int | Literal['auto'] | None"
-
-
-@dataclass(frozen=True)
-class Split:
-    """How a layer is cut: along which ``axis`` of W [out_features, in_features], over how many ``ranks``, and whose
-    part this one is."""
-
-    axis: int
-    ranks: int
-    rank: int
-
-    def own(self, features: int) -> slice:
-        """The features of this rank."""
-        part = features // self.ranks
-        return slice(part * self.rank, part * (self.rank + 1))
 
 
 class SparseLinear(Planned):
@@ -77,6 +62,7 @@ class SparseLinear(Planned):
     """
 
     _plan: Plan
+    bias: Any
     #: Whose part of a layer it is; None for a whole one.
     split: Split | None = None
 
@@ -243,6 +229,13 @@ class SparseLinear(Planned):
             self.dense = torch.empty(w.shape, dtype=self.dtype, device="meta") if meta else w.to_dense()
         self._renew()
 
+    def _cut(self, split: Split, own: Any) -> None:
+        """Keep these rows or columns of W."""
+        w = split.of(self.to_dense(), own)
+        self.out_features, self.in_features = w.shape
+        self.bias = split.bias(self.bias, own)
+        self._install(sparse(w, self.format, **self.options))
+
     def _planned(self) -> Plan:
         shape = (self.out_features, self.in_features)
         return Plan(self._spec(), shape, self.nnz, self._weights(), self.dense_above == "auto")
@@ -343,8 +336,7 @@ class SparseLinear(Planned):
         how = "".join(f", {name}={value}" for name, value in self.options.items())
         also = f", dense_above={self.dense_above}" if isinstance(self.dense_above, int) else ""
         if self.split is not None:
-            kind = ("rows", "columns")[self.split.axis]
-            also += f", {kind} of rank {self.split.rank} of {self.split.ranks}"
+            also += f", {self.split}"
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
             f"{str(self.dtype).removeprefix('torch.')}{how}, {1 - self.nnz / elements:.1%} zeros, {stored:,} bytes "

@@ -9,8 +9,10 @@ SparseColwise    rows: Shard(0)                Replicate() -> Shard(-1)         
 SparseRowwise    columns: Shard(1)             Shard(-1) -> Partial() -> sum     one all-reduce of y
 ===============  ============================  ================================  =======================
 
-The part of a rank is a SparseLinear like any other, with hooks: it has kernels and a state_dict of its own, and the
+The part of a rank is a layer like any other, with hooks: it has kernels and a state_dict of its own, and the
 ``in_features`` and ``out_features`` of the part.  The gradient of an x that all ranks have is summed over them.
+A QuantizedLinear has the scales of its rows, and by columns each rank quantises its own part of x; of a FusedLinear
+each layer is split.
 """
 
 from __future__ import annotations
@@ -26,12 +28,15 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from sparsegen.callsite import located, user_loc
-from sparsegen.formats import sparse
 from sparsegen.ir.errors import DeviceError, ProductError
-from sparsegen.torch.linear import SparseLinear, Split
+from sparsegen.torch.fused import FusedLinear
+from sparsegen.torch.linear import SparseLinear
+from sparsegen.torch.quantized import QuantizedLinear
+from sparsegen.torch.split import Split
 
 tp: Any = import_module("torch.distributed.tensor.parallel")
-#: Layers that torch splits.
+#: Layers that are split here, and those that torch splits.
+SPARSE = (SparseLinear, QuantizedLinear, FusedLinear)
 DENSE = (torch.nn.Linear, torch.nn.Embedding)
 
 
@@ -62,11 +67,9 @@ class _Sparse:
     ) -> None:
         """ProductError for a layer of another kind, and for features [out, in] that do not divide: ``units`` of them
         belong together."""
-        if not issubclass(kind, (SparseLinear, *DENSE)):
-            raise ProductError(
-                f"a {kind.__name__} cannot be split",
-                hint="split SparseLinear, Linear and Embedding layers, or leave it out of the plan",
-            )
+        if not issubclass(kind, (*SPARSE, *DENSE)):
+            able = ", ".join(known.__name__ for known in (*SPARSE, *DENSE))
+            raise ProductError(f"a {kind.__name__} cannot be split", hint=f"split {able}, or leave it out of the plan")
         whole, unit = features[self.axis], units[self.axis]
         if whole % (ranks * unit):
             groups = f" in groups of {unit}" if unit > 1 else ""
@@ -79,37 +82,32 @@ class _Sparse:
         """Whether all ranks say so."""
         return all(everyone(mesh, said))
 
-    def cut(self, layer: SparseLinear, mesh: Any) -> None:
-        """Leave a layer this rank's part of its weights.
-
-        ProductError as of ``check``, and for one that is split; DeviceError where ranks have other weights.
-        """
-        split, features = self.split(mesh), (layer.out_features, layer.in_features)
-        if layer.split is not None:
+    def able(self, layer: Any, mesh: Any) -> None:
+        """ProductError for a sparse layer that cannot be split so, as of ``check``, and for one that is split."""
+        if _whole(layer).split is not None:
             raise ProductError("the layer is split already", hint="split it once, over one mesh")
-        self.check(type(layer), features, _units(layer), split.ranks)
-        _agree(mesh, layer)
-        whole = features[self.axis]
-        own = split.own(whole)
-        w = layer.to_dense()
-        w = w[own] if self.axis == 0 else w[:, own]
-        layer.out_features, layer.in_features = w.shape
-        bias = layer.bias
-        if bias is not None and self.axis == 0:
-            layer.bias = torch.nn.Parameter(bias.detach()[own].clone(), bias.requires_grad)
-        elif self.axis == 1 and split.rank:
-            layer.bias = None  # the first rank adds it, once
-        layer._install(sparse(w.contiguous(), layer.format, **layer.options))
+        for out in _outputs(layer):
+            self.check(type(layer), (out, _whole(layer).in_features), _units(_whole(layer)), self.split(mesh).ranks)
 
-    def hook(self, layer: SparseLinear, mesh: Any) -> None:
+    def cut(self, layer: Any, mesh: Any) -> None:
+        """Leave a sparse layer this rank's part of its weights; ProductError as of ``able``, DeviceError where ranks
+        have other weights."""
+        self.able(layer, mesh)
+        _agree(mesh, layer)
+        split, whole = self.split(mesh), _whole(layer)
+        whole._cut(split, split.own((whole.in_features,) if self.axis else _outputs(layer)))
+
+    def hook(self, layer: Any, mesh: Any) -> None:
         """Let the part take and give what the style says."""
-        layer.split = self.split(mesh)
-        layer.register_forward_pre_hook(partial(self._before, mesh))
-        layer.register_forward_hook(partial(self._after, mesh))
+        _whole(layer).split = self.split(mesh)
+        # by columns the outputs of fused layers are summed at once, before they are parted
+        at = _whole(layer) if self.axis and self.output_layouts == (Replicate(),) else layer
+        at.register_forward_pre_hook(partial(self._before, mesh))
+        at.register_forward_hook(partial(self._after, mesh))
 
     def finish(self, layer: Any, mesh: Any) -> None:
         """Hook a layer that is cut, and have torch split one that is dense."""
-        if isinstance(layer, SparseLinear):
+        if isinstance(layer, SPARSE):
             self.hook(layer, mesh)
         else:
             self._apply(layer, mesh)
@@ -119,7 +117,7 @@ class _Sparse:
         with located(user_loc()):
             if isinstance(module, DENSE):
                 return super()._apply(module, device_mesh)  # type: ignore[misc]
-            if not isinstance(module, SparseLinear):
+            if not isinstance(module, SPARSE):
                 self.check(type(module))
             self.cut(module, device_mesh)
             self.hook(module, device_mesh)
@@ -136,7 +134,9 @@ class _Sparse:
         return x.to_local(grad_placements=self.graded), *more
 
     def _after(self, mesh: Any, layer: Any, args: tuple[Any, ...], y: Any) -> Any:
-        """What the style gives of a rank's own y."""
+        """What the style gives of a rank's own y, or of each of several."""
+        if isinstance(y, tuple):
+            return tuple(self._after(mesh, layer, args, part) for part in y)
         if self.use_local_output:
             if self.output_layouts == self.made:
                 return y
@@ -202,19 +202,29 @@ class _SumOfGradients(torch.autograd.Function):
         return grad, None
 
 
-def _units(layer: SparseLinear) -> tuple[int, int]:
+def _whole(layer: Any) -> Any:
+    """The layer that has the weights: fused ones are in one of all their outputs."""
+    return layer.whole if isinstance(layer, FusedLinear) else layer
+
+
+def _outputs(layer: Any) -> tuple[int, ...]:
+    """The outputs of a layer, or of each of those that are fused."""
+    return layer.features if isinstance(layer, FusedLinear) else (layer.out_features,)
+
+
+def _units(layer: Any) -> tuple[int, int]:
     """Rows and columns that belong together in a layer's format."""
-    if layer.format != "nm":
+    if isinstance(layer, QuantizedLinear) or layer.format != "nm":
         return 1, 1
     rows, _ = layer.options["vector"]
     return rows, layer.options["m"]
 
 
-def _agree(mesh: Any, layer: SparseLinear) -> None:
+def _agree(mesh: Any, layer: Any) -> None:
     """DeviceError unless all ranks have the same weights, as far as the sums of their bytes tell."""
-    arrays = [*filter(lambda a: a is not None, layer._weights())]
+    arrays = [a for name, a in _whole(layer).named_buffers() if name != "dense"]
     sums = [int(a.detach().reshape(-1).view(torch.uint8).sum(dtype=torch.int64)) for a in arrays]
-    mine = (layer.out_features, layer.in_features, str(layer.dtype), layer.nnz, *sums)
+    mine = (repr(layer), _whole(layer).nnz, *sums)
     if {*everyone(mesh, mine)} != {mine}:
         raise DeviceError(
             "ranks have different weights of one layer",

@@ -26,6 +26,7 @@ from sparsegen.torch.handle import refuse_capture
 from sparsegen.torch.plan import ALIGNMENT, BACKENDS, FEW, Plan, launches, parts
 from sparsegen.torch.planned import Planned, in_graph, refuse_gradient
 from sparsegen.torch.prune import DTYPES, check_weight, checked_mask
+from sparsegen.torch.split import Split
 
 NAME: Final = "sparsegen::spmm_quantized"
 #: The largest integer of x, as of weights; the version of the extra state.
@@ -42,6 +43,10 @@ class QuantizedLinear(Planned):
     with one builds it, which must be before a CUDA graph is captured.  Made by ``from_linear``; the constructor
     gives a W of zeros, for ``load_state_dict``.
     """
+
+    bias: Any
+    #: Whose part of a layer it is; None for a whole one.
+    split: Split | None = None
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, *, height: int = 8, x_scale: Any = None,
@@ -112,11 +117,21 @@ class QuantizedLinear(Planned):
 
     def to_dense(self) -> Any:
         """W as a dense tensor [out_features, in_features] in f32, decoded anew."""
-        return self._plan.at(*self._weights()).matrix.to_dense() * self.scale[:, None]
+        return self._integers() * self.scale[:, None]
 
     # -------------------------------------------------------------------------------------------- its weights
     def _weights(self) -> list[Any]:
         return [self._buffers[name] for name in self._parts]
+
+    def _integers(self) -> Any:
+        return self._plan.at(*self._weights()).matrix.to_dense()
+
+    def _cut(self, split: Split, own: Any) -> None:
+        """Keep these rows or columns of W, and the scales of its rows."""
+        w = split.of(self._integers(), own)
+        self.out_features, self.in_features = w.shape
+        self.bias = split.bias(self.bias, own)
+        self._install(w, self.scale[own] if split.axis == 0 else self.scale)
 
     def _install(self, integers: Any, scale: Any) -> None:
         w = sparse(integers, "sr_bcrs", height=self.height)
@@ -167,6 +182,7 @@ class QuantizedLinear(Planned):
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, 8 bits, "
             f"height={self.height}, {1 - self.nnz / elements:.1%} zeros"
+            f"{'' if self.split is None else f', {self.split}'}"
         )
 
 

@@ -49,7 +49,7 @@ class Trajectory:
     """
 
     def __init__(self, kernel: Kernel) -> None:
-        self.kernel, self.adjoint, self.calls = kernel, kernel.adjoint(), calls_of(kernel)
+        self.kernel, self.adjoint, self.calls = kernel, _unwatched(kernel.adjoint()), calls_of(kernel)
         self.parameters, self.fields = self.calls.parameters, self.calls.fields
         names = [name for name, levels in self.parameters.items() for _ in levels]
         #: Where each level of a state, and each coefficient, stands among the tensors of a call.
@@ -262,7 +262,7 @@ class _Alone:
     def __init__(self, kernel: Kernel, adjoint: Kernel) -> None:
         what, self.adjoint = kernel.update, adjoint
         if isinstance(what, Update) and what.sites:
-            self.adjoint = _like(kernel, replace(what, sites=())).adjoint()
+            self.adjoint = _unwatched(_like(kernel, replace(what, sites=())).adjoint())
             still = identity(what, *(name for name, _ in what.fields))
             self.at_sites = _like(kernel, replace(still, sites=tuple(group.turned for group in what.sites)))
 
@@ -296,9 +296,17 @@ def _like(kernel: Kernel, what: Update) -> Kernel:
     """A kernel of one step of another update, with what it reads of coefficients given and shared as this one's are."""
     batch = kernel.problem.batch
     shared = tuple(name for name in batch.shared if name in what.coefs) if batch else ()
-    return compile(
-        what, kernel.shape, device=kernel.device, backend=kernel.backend, batch=kernel.batch, shared=shared
+    made = compile(
+        replace(what, stepped=None), kernel.shape, device=kernel.device, backend=kernel.backend, batch=kernel.batch,
+        shared=shared,
     )  # fmt: skip
+    return _unwatched(made)
+
+
+def _unwatched(kernel: Kernel) -> Kernel:
+    """A kernel that does not warn of its time step: it is the compiler's own, the user's kernel has done so."""
+    kernel._watch.done = True
+    return kernel
 
 
 def calls_of(kernel: Kernel) -> GridCalls:

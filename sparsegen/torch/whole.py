@@ -17,6 +17,7 @@ from sparsegen.pruning import prune
 from sparsegen.target import resolve
 from sparsegen.torch.calibration import Seen, watch
 from sparsegen.torch.config import Rule, SparseConfig
+from sparsegen.torch.fused import FusedLinear, outermost
 from sparsegen.torch.linear import SparseLinear
 from sparsegen.torch.predict import dense_time, measured, sparse_times
 from sparsegen.torch.prune import taken
@@ -51,7 +52,8 @@ def sparsify(
 
     ``mesh``, a torch DeviceMesh of one axis, and ``plan``, styles by names as ``parallelize_module`` of torch has them
     (globs of whole names): each rank keeps its part of these layers (:mod:`sparsegen.torch.parallel`).  All ranks call
-    it with the same model; what stays dense is split as well, by torch.  The report is then of this rank's parts.
+    it with the same model; what stays dense is split as well, by torch, and what was sparse before.  The report is then
+    of this rank's parts.
 
     ProductError for what is no model, a config or words that are none, and a rule whose names no layer has; ArrayError
     for calibration that yields nothing usable; DeviceError for an unknown device.
@@ -68,7 +70,8 @@ def sparsify(
         profile = resolve(device, "auto" if device == "auto" else "emulator").profile
         layers = dict(_layers(model))
         _check_names(rules, [*layers] if config is not None else None)
-        split = styles_of(mesh, plan, [*layers])
+        ready = {name: m for name, m in outermost(model) if isinstance(m, (SparseLinear, QuantizedLinear, FusedLinear))}
+        split = styles_of(mesh, plan, [*layers, *ready])
         chosen = {name: rules.rule(name, layer.weight.numel()) for name, layer in layers.items()}
         asked = {name: rule for name, rule in chosen.items() if rule is not None and rule.pattern != "dense"}
         shared = _shared(model)
@@ -76,7 +79,9 @@ def sparsify(
         wanted = {name: rule for name, rule in asked.items() if name not in refused}
         for name, style in split.items():
             rule, ranks = wanted.get(name), style.split(mesh).ranks
-            if rule is None:
+            if name in ready:
+                style.able(ready[name], mesh)
+            elif rule is None:
                 style.check(type(layers[name]))
             else:
                 kind = QuantizedLinear if rule.bits else SparseLinear
@@ -96,6 +101,10 @@ def sparsify(
                 rows.append(_dense(name, layer, refused.get(name, why)))
             if name in split:
                 split[name].finish(model.get_submodule(name), mesh)
+        for name, layer in ready.items():
+            if name in split:
+                split[name].cut(layer, mesh)
+                split[name].hook(layer, mesh)
         return Report(tuple(rows), counts, profile.name)
 
 

@@ -98,6 +98,113 @@ def layers() -> None:
         torch.testing.assert_close(a.grad, b.grad, rtol=2e-2, atol=2e-2)
 
 
+def split(layer: Any, style: Any) -> Any:
+    return parallelize_module(copy.deepcopy(layer), mesh(), style)
+
+
+def quantised() -> None:
+    """8-bit layers: rows and their scales; by columns each rank's integers are exact, under the scale of its own x."""
+    torch.manual_seed(2)
+    for bias in (True, False):
+        linear = torch.nn.Linear(48, 80, bias).half()
+        whole: Any = st.SparseLinear.from_linear(linear, 0.6, bits=8, vector=4)
+        x, w = torch.randn(5, 48).half(), whole.to_dense()
+        with torch.no_grad():
+            y = whole(x)
+            up = split(whole, st.SparseColwise())
+            assert torch.equal(up.to_dense(), own(w, 0)) and torch.equal(up.scale, own(whole.scale, 0))
+            assert torch.equal(up(x), own(y, -1)) and f"rows of rank {dist.get_rank()} of 2" in repr(up)
+            assert torch.equal(split(whole, st.SparseColwise(output_layouts=Replicate()))(x), y)
+
+            down = split(whole, st.SparseRowwise())
+            assert torch.equal(down.to_dense(), own(w, 1)) and torch.equal(down.scale, whole.scale)
+            want = torch.zeros(5, 80)
+            for columns, part in zip(w.chunk(2, 1), x.float().chunk(2, 1), strict=True):
+                scale = part.abs().max() / 127
+                want += (part / scale).round() @ columns.T * scale
+            near(down(own(x, -1)), (want + (0 if linear.bias is None else linear.bias)).half())
+            near(split(whole, st.SparseRowwise(input_layouts=Replicate()))(x), down(own(x, -1)))
+
+            scaled = st.QuantizedLinear.from_linear(linear, 0.6, x_scale=1 / 32)
+            near(split(scaled, st.SparseRowwise())(own(x, -1)), scaled(x))
+
+
+def fused() -> None:
+    """Layers of one x in one launch: each is split, and by columns one sum is that of all."""
+    torch.manual_seed(6)
+    for words in ({"sparsity": 0.6}, {"pattern": "nm", "n": 2, "m": 4, "vector": 4}):
+        parts = [torch.nn.Linear(48, m, m < 40).half() for m in (48, 16, 24)]
+        for part in parts:
+            part.weight.data = numbers(part.out_features, 48)
+        whole = st.FusedLinear([st.SparseLinear.from_linear(part, **words) for part in parts])  # type: ignore[misc]
+        x = numbers(5, 48)
+        ys = whole(x)
+        up = split(whole, st.SparseColwise())
+        assert up.features == (24, 8, 12) and whole.features == (48, 16, 24)
+        for got, y in zip(up(x), ys, strict=True):
+            assert torch.equal(got, own(y, -1))
+        for got, y in zip(split(whole, st.SparseColwise(output_layouts=Replicate()))(x), ys, strict=True):
+            assert torch.equal(got, y)
+        down = split(whole, st.SparseRowwise())
+        assert down.features == whole.features and torch.equal(down.whole.to_dense(), own(whole.whole.to_dense(), 1))
+        for style in (st.SparseRowwise(), st.SparseRowwise(use_local_output=False)):
+            for got, y in zip(split(whole, style)(own(x, -1)), ys, strict=True):
+                near(got.to_local() if isinstance(got, DTensor) else got, y)
+        for got, y in zip(split(whole, st.SparseRowwise(output_layouts=Shard(-1)))(own(x, -1)), ys, strict=True):
+            near(got, own(y, -1))
+
+        a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+        sum(y.float().square().sum() for y in up(a)).backward()
+        sum(y.float().square().sum() for y in whole(b)).backward()
+        torch.testing.assert_close(a.grad, b.grad, rtol=2e-2, atol=2e-2)
+
+
+class Heads(torch.nn.Module):
+    """Projections of one input, and what takes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = (64, 32, 32)
+        self.qkv = st.FusedLinear([st.SparseLinear(64, m) for m in sizes])
+        self.up, self.down = torch.nn.Linear(64, 96).half(), torch.nn.Linear(96, 64).half()
+
+    def forward(self, x: Any) -> Any:
+        return *self.qkv(x), self.down(torch.relu(self.up(x)))
+
+
+def heads() -> Heads:
+    torch.manual_seed(8)
+    made = Heads()
+    some = [torch.nn.Linear(64, m).half() for m in (64, 32, 32)]
+    made.qkv = st.FusedLinear([st.SparseLinear.from_linear(layer, 0.5) for layer in some])  # type: ignore[misc]
+    return made
+
+
+def sparse_before(folder: str) -> None:
+    """A model with fused layers that are there already, and quantised ones: split, saved by parts, and read again."""
+    rules = [st.Rule("*", "vector", sparsity=0.5, bits=8, vector=4)]
+    plan = {"qkv*": st.SparseColwise(), "up": st.SparseColwise(), "down": st.SparseRowwise()}
+    with torch.no_grad():
+        x, one, net = numbers(3, 64), heads(), heads()
+        st.sparsify(one, rules, fallback="never", device="h100")
+        report = st.sparsify(net, rules, fallback="never", device="h100", mesh=mesh(), plan=plan)
+        assert report["up"].kind.endswith("8 bits") and net.qkv.features == (32, 16, 16)
+        assert torch.equal(net.up(x), own(one.up(x), -1)) and net.down.split.axis == 1
+        *qkv, y = net(x)
+        *want, _ = one(x)
+        for got, whole in zip(qkv, want, strict=True):
+            assert torch.equal(got, own(whole, -1))
+        st.save(net, f"{folder}/quantised")
+        if dist.get_rank() == 0:
+            st.save(one, f"{folder}/quantised_whole")
+        dist.barrier()
+        for name in ("quantised", "quantised_whole"):
+            read = Heads()
+            st.load(read, f"{folder}/{name}", mesh=mesh(), plan=plan)
+            assert repr(read) == repr(net) and torch.equal(read.qkv.whole.to_dense(), net.qkv.whole.to_dense())
+            assert torch.equal(read(x)[-1], y)
+
+
 def models(folder: str) -> None:
     """A whole model, sparse, dense and in a pattern; saved by parts, and read again; and split when it is read."""
     with torch.no_grad():
@@ -144,6 +251,13 @@ def refusals(folder: str) -> None:
     torch.manual_seed(1)
     odd = st.SparseLinear.from_linear(torch.nn.Linear(33, 31).half(), sparsity=0.5)
     refused(sg.ProductError, "in_features=33", lambda: parallelize_module(odd, mesh(), st.SparseRowwise()))
+    small = st.QuantizedLinear(32, 31)
+    refused(sg.ProductError, "out_features=31", lambda: parallelize_module(small, mesh(), st.SparseColwise()))
+    pair = st.FusedLinear([st.SparseLinear(32, 16), st.SparseLinear(32, 15)])
+    refused(sg.ProductError, "out_features=15", lambda: parallelize_module(pair, mesh(), st.SparseColwise()))
+    holder = torch.nn.ModuleDict({"pair": pair})
+    plan = {"pair": st.SparseColwise()}
+    refused(sg.ProductError, "out_features=15", lambda: st.sparsify(holder, mesh=mesh(), plan=plan))
     norm = torch.nn.LayerNorm(8)
     refused(sg.ProductError, "a LayerNorm cannot", lambda: parallelize_module(norm, mesh(), st.SparseColwise()))
     made = parallelize_module(st.SparseLinear(32, 32), mesh(), st.SparseColwise())
@@ -155,7 +269,6 @@ def refusals(folder: str) -> None:
     net = model()
     for says, rules, plan in (
         ("out_features=64 in groups of 64", [st.Rule(pattern="nm", n=2, m=4, vector=64)], {"*.q": st.SparseColwise()}),
-        ("a QuantizedLinear cannot", [st.Rule(pattern="vector", bits=8)], {"*.q": st.SparseColwise()}),
         ("no layer has a name like *.w1", None, {"*.w1": st.SparseColwise()}),
         ("is no style", None, {"*.q": ColwiseParallel()}),
         ("says of no layer", None, st.SparseColwise()),
@@ -173,6 +286,9 @@ def main() -> None:
     folder, rank, ranks = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
     layers()
+    quantised()
+    fused()
+    sparse_before(folder)
     models(folder)
     refusals(folder)
     dist.destroy_process_group()

@@ -79,7 +79,32 @@ def numbers(folder: str) -> None:
             graph.replay()
             torch.cuda.synchronize()
             torch.testing.assert_close(y, want, rtol=4e-3, atol=4e-3)
+    others(mesh)
     print("equal", flush=True)
+
+
+def others(mesh: Any) -> None:
+    """Quantised layers and fused ones: rows bit for bit, columns near."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    linear = torch.nn.Linear(1024, 768, device="cuda", dtype=torch.float16)
+    x = torch.rand(8, 1024, device="cuda", dtype=torch.float16) - 0.5
+    mine = x.chunk(ranks, -1)[rank].contiguous()
+    with torch.no_grad():
+        made: list[Any] = [st.QuantizedLinear.from_linear(linear, 0.8, height=4) for _ in range(2)]
+        want = made[0](x)
+        assert torch.equal(parallelize_module(made[0], mesh, st.SparseColwise())(x), want.chunk(ranks, -1)[rank])
+        torch.testing.assert_close(parallelize_module(made[1], mesh, st.SparseRowwise())(mine), want, rtol=0, atol=2e-2)
+
+        parts: list[Any] = [st.SparseLinear.from_linear(linear, 0.6) for _ in range(3)]
+        made = [st.FusedLinear(parts) for _ in range(2)]
+        each = made[0](x)
+        up, down = (
+            parallelize_module(m, mesh, s()) for m, s in zip(made, (st.SparseColwise, st.SparseRowwise), strict=True)
+        )
+        for got, y in zip(up(x), each, strict=True):
+            torch.testing.assert_close(got, y.chunk(ranks, -1)[rank], rtol=2e-3, atol=2e-3)
+        for got, y in zip(down(mine), each, strict=True):
+            torch.testing.assert_close(got, y, rtol=4e-3, atol=4e-3)
 
 
 def endless() -> None:

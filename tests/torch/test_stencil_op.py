@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from typing import Annotated, Any
 
 import numpy as np
@@ -237,3 +238,25 @@ def test_on_a_gpu() -> None:
             op = op_of(function, 5, boundary, **how)
             call = (lambda u, prev, c, op=op: op((u, prev), c)) if function is wave else op
             assert torch.autograd.gradcheck(call, given)
+
+
+def warmed(u: Annotated[sg.Field, sg.Field(spacing=(0.5, 0.5))], c: sg.Coef, dt: sg.Scalar) -> Any:
+    return sg.solve(sg.Eq(u.dt, c[0, 0] * u.laplace), u.next)
+
+
+def cooled(u: Annotated[sg.Field, sg.Field(spacing=(0.5, 0.5), dt=0.2)], f: sg.Coef) -> Any:
+    return sg.solve(sg.Eq(u.dt, u.laplace + f[0, 0] ** 2), u.next)
+
+
+@pytest.mark.parametrize("function", [warmed, cooled])
+def test_a_large_time_step_is_warned_of_by_the_name_that_the_user_knows(function: Any) -> None:
+    """Not by those of the kernels that gradients need."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        op = op_of(function, 3)
+        u, c = drawn(2)
+        dt = {"dt": scalar(0.2)} if function is warmed else {}
+        for _ in range(2):
+            op(u, c, **dt).sum().backward()
+    (said,) = [str(each.message) for each in caught if each.category is sg.UnstableWarning]
+    assert f"the largest stable time step of {function.__name__}:" in said
