@@ -18,7 +18,7 @@ from sparsegen.ir.tile import ForTiles
 from sparsegen.ir.verify import verify
 from sparsegen.kernel import Kernel
 from sparsegen.pipelines import Program, ends_first
-from sparsegen.run.emulator import run_module, run_pass
+from sparsegen.run.emulator import run_pass
 
 
 @sg.stencil(dtype="f64", boundary=sg.periodic)
