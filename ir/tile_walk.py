@@ -63,8 +63,7 @@ class Fetch(Op):
     other, line by line of all warps.  ``vector`` elements move at once; lanes take pieces side by side.  Cells outside
     follow the field's sides; those that lie across a border are copied as ``border`` says (each is the machine code
     that was fastest for its users): pieces that cross it go cell by cell, by a branch (``piece``) or by predicates
-    (``predicate``), or no piece crosses it (``whole``).  Rows with ghosts have them at hand (of ``piece`` alone).
-    Users: stream, patches, column.
+    (``predicate``), or no piece crosses it (``whole``).  Users: stream, patches, column.
     """
 
     ring: Buffer = buffer(writes=True, reads=False)
@@ -157,9 +156,7 @@ def _fetch(op: Fetch, ctx: Context) -> None:
     field(ctx, op.grid, op.src, at=len(op.at), sides=len(op.grid.sides))
     same_type(ctx, op.ring, op.src)
     whole(ctx, op.width, op.vector, f"a row of {op.width} columns is no whole number of pieces of {op.vector}")
-    ghosts, lead = op.grid.ghosts, op.lead[-1]
-    ctx.need(not ghosts or (op.border == "piece" and lead <= ghosts),
-             f"a window from {lead} columns before a tile on, where rows have {ghosts} ghosts")  # fmt: skip
+    ctx.need(not op.grid.ghosts, "windows of rows with ghosts are those of layers")
     _ring(ctx, op.ring, op.stages, op.layout.size() if op.layout else op.lines * op.width)
 
 
@@ -181,10 +178,9 @@ def _emit(op: Emit, ctx: Context) -> None:
     ok = len(op.step) == len(op.lead) == len(op.at) - 1
     ok = ok and all(first + n <= size for first, n, size in zip(op.lead, op.step, window, strict=True))
     ctx.need(ok, f"a tile of {list(op.step)} from {list(op.lead)} on is not in a window of {list(window)}")
+    ctx.need(not op.grid.ghosts, "rows with ghosts are those of layers")
     field(ctx, op.grid, op.dst, at=len(op.at), box=len(op.box))
     inside(ctx, op.box, op.grid.extent)
-    rows = len(op.at) == 2 and op.box[1] == (0, op.grid.extent[1])
-    ctx.need(not op.grid.ghosts or rows, "ghosts are those of whole rows, on two axes")
 
 
 def _ring(ctx: Context, ring: Buffer, stages: int, size: int) -> None:

@@ -7,7 +7,7 @@ boundary holds at every level, by selects: what a block at it does, all do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .. import formula as f
 from .. import op_update as o
@@ -71,12 +71,11 @@ class StreamUpdate:
         params = o.parameters(op.fields, op.coefs)
         arrays = names([*(_title(name, level) for name, level in params),
                         *(f"{_title(name, level)}_new" for name, level in n.outputs)])  # fmt: skip
-        grids = op.grids
-        grids_in = [grids[role] for role in op.roles[: len(params)]]
-        grids_out = [grids[o.written(*made)] for made in n.outputs]
+        written = dict(zip(o.parameters(op.fields, ()), op.pitch[len(params) :], strict=True))
+        pitch_in, pitch_out = op.pitch[: len(params)], [written[made] for made in n.outputs]
         buffers = tuple(
-            Buffer(name, op.dtype, grid.size, "global")
-            for name, grid in zip(arrays, (*grids_in, *grids_out), strict=True)
+            Buffer(name, op.dtype, Grid(op.shape, pitch).size, "global")
+            for name, pitch in zip(arrays, (*pitch_in, *pitch_out), strict=True)
         )
         srcs, outs = buffers[: len(params)], buffers[len(params) :]
         scalars = o.scalars(op, op.levels, buffers)
@@ -94,16 +93,14 @@ class StreamUpdate:
         # results whose place in the input still waits for later turns cross the lanes through slots of their own
         own = {made: Buffer(f"way_{i}", op.dtype, n.ring * 2, "shared") for i, made in enumerate(older)
                if not n.through(*made)}  # fmt: skip
-        wide_in = [vector(grid.pitch, n.piece) for grid in grids_in]
-        wide_out = [vector(grid.pitch, n.piece) for grid in grids_out]
+        wide_in = [vector(pitch, n.piece) for pitch in pitch_in]
+        wide_out = [vector(pitch, n.piece) for pitch in pitch_out]
         # columns outside that do not wrap are set later: those that fill a row up to whole pieces are as good as any
         columns = [
             op.shape[1] if _sides(op, name)[1][0][0] == "periodic" else up(op.shape[1], wide)
             for (name, _), wide in zip(params, wide_in, strict=True)
         ]
-        whole_in = not any(
-            count % wide and not grid.ghosts for count, wide, grid in zip(columns, wide_in, grids_in, strict=True)
-        )
+        whole_in = not any(count % wide for count, wide in zip(columns, wide_in, strict=True))
         # a lane copies just what it reads, and stores it itself
         private = whole_in and {*wide_in, *wide_out} == {self.per_lane}
         title = {source: i for i, source in enumerate(params)}
@@ -129,9 +126,7 @@ class StreamUpdate:
                 return tw.Fetch(
                     ring=of[source], src=srcs[i], at=loop.at, turn=turn, above=n.above - ahead, lead=(n.lead,),
                     lines=1, width=n.width, step=n.step, stages=_slots(n, source), layout=place,
-                    grid=replace(
-                        grids_in[i], extent=(op.shape[0], columns[i]), sides=_rows_as(_sides(op, source[0]))
-                    ),
+                    grid=Grid((op.shape[0], columns[i]), pitch_in[i], _rows_as(_sides(op, source[0]))),
                     vector=wide_in[i], border="piece",
                 )  # fmt: skip
 
@@ -143,7 +138,7 @@ class StreamUpdate:
                 return tw.Emit(
                     dst=outs[i], values=old.get(made, row[made[0]]), ring=own.get(made, of[made]), turn=turn,
                     at=loop.at, delay=n.above + n.below, lines=1, stages=stages, lead=(n.lead,), step=(n.step,),
-                    layout=place, grid=grids_out[i], box=whole, vector=wide_out[i],
+                    layout=place, grid=Grid(op.shape, pitch_out[i]), box=whole, vector=wide_out[i],
                 )  # fmt: skip
 
             def levels(rows: bool) -> UpdateLevels:

@@ -12,7 +12,6 @@ from ..expr import TRUE, Expr, Value, all_of, any_of, binary
 from ..layout import bank_degree
 from .context import Context, rule
 from .fetch import block_slot, lane_pieces, own_degree, warp_slot
-from .ghosts import store_ghosted
 from .store import in_box
 
 
@@ -51,10 +50,6 @@ def _rows(cx: Context, op: t.Emit) -> None:
             got = own(0, per_lane) if pieces == 1 else list(
                 b.ldv(op.ring, base + place(local), op.vector, hint="o", degree=degree)
             )  # fmt: skip
-            if op.grid.ghosts:
-                there = all_of(mine, row.ge(op.box[0][0]), row.lt(op.box[0][1]))
-                store_ghosted(cx, op.dst, op.grid, (row, col), got, there)
-                continue
             at = op.grid.element((row, col))
             if op.vector > 1 and not any(x % op.vector for x in op.box[1]):
                 b.st(op.dst, at, *got, where=b.let("in", all_of(mine, in_box(row, col, op.box))))

@@ -15,7 +15,6 @@ from ..layout import Layout, bank_degree
 from .across import Across
 from .context import Context, phased
 from .copy import bring
-from .ghosts import place_of
 
 
 def warp_slot(cx: Context, size: int, stages: int, turn: Expr) -> Expr:
@@ -62,13 +61,11 @@ def _by_branch(cx: Context, op: t.Fetch) -> Callable[[], None]:
     y, first = cx.resolve(op.at[0]), b.let("first", cx.resolve(op.at[1]) + cx.warp * op.step - op.lead[0])
     starts = lane_pieces(cx, op.width // 32 // vector, vector)
     places = [b.let("place", first + start) for start in starts]
-    ghosts = op.grid.ghosts
-    across = Across(first, op.width, op.lead[0], n, vector) if n % vector and not ghosts else None
+    across = Across(first, op.width, op.lead[0], n, vector) if n % vector else None  # windows elsewhere never ask
     clear = b.let("clear", across.clear) if across else TRUE
     pieces = []
     for start, at in zip(starts, places, strict=True):
-        beside = place_of(op.grid, at, vector) if ghosts else _column(op, at, vector)
-        column, here = across.piece(at) if across else (beside, None)
+        column, here = across.piece(at) if across else (_column(op, at, vector), None)
         pieces.append((start, b.let("column", column), None if here is None else b.let("here", here)))
 
     def turn() -> None:

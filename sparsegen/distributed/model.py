@@ -57,9 +57,9 @@ class Exchange:
 
     @property
     def hidden(self) -> float:
-        """Share of the travel that takes no time of its own; 0 where blocks are in one piece."""
+        """Share of the travel that takes no time of its own."""
         travel = sum(self.travel)
-        if len(self.work) == 1 or not travel:
+        if not travel:
             return 0.0
         return max(0.0, 1.0 - (self.time - sum(self.work)) / travel)
 

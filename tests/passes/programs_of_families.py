@@ -186,7 +186,8 @@ def with_ghosts(what: Any, shape: tuple[int, ...], line: str) -> Module:
 
 def copied() -> Module:
     """The copy of a coefficient to rows with ghosts."""
-    k: Any = sg.compile(wave(), (37, 71), 9, device="h200", backend="emulator", schedule="stream levels=2 cols=4")
+    what, line = heat(boundary=periodic), "column lines=2 warps=2 planes=4"
+    k: Any = sg.compile(what, (9, 12, 71), 9, device="h200", backend="emulator", schedule=line)
     return parse_module(print_module(k._plan(9).programs[0][0].tile))
 
 
@@ -216,7 +217,6 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     "resident_update": lambda: updated(wave(), (37, 70), 3, "resident tiles=2x2 rows=5 cols=2 warps=5 every=2"),
     "resident_cells": lambda: updated(wave(), (37, 70), 3, "resident tiles=2x2 rows=1 cols=2 warps=21 every=1"),
     "tiled_update": lambda: updated(wave(), (37, 150), 2, "tiled levels=2 cols=2 rows=3 warps=4"),
-    "stream_ghosts": lambda: with_ghosts(wave(), (37, 71), "stream levels=2 cols=4 rows=16"),
     "column_ghosts": lambda: with_ghosts(heat(boundary=periodic), (9, 12, 71), "column lines=2 warps=2 planes=4"),
     "copied": copied,
     "sites": lambda: updated(surveyed(), (37, 150), 2, "stream levels=2 cols=4"),

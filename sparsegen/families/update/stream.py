@@ -81,9 +81,6 @@ class StreamUpdate(UpdateFamily):
         slots = max(1, int(resident(update, s, n, device) * device.own_sms))
         return s.but(rows=chunk_rows(ny, -(-nx // n.tile[1]), slots, n.turns - ROWS))
 
-    def reach(self, update: Update, s: UpdateSchedule) -> int:
-        return numbers(update, s, ROWS).lead
-
     def cost(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int = 1
     ) -> Cost:
