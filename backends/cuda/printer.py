@@ -307,9 +307,9 @@ def _ld_tagged(p: Printer, op: LdTagged) -> None:
     dtype = op.buf.dtype
     at = p.address(op.buf, op.index)
     if op.where is None or op.other is None:
-        text = p.call(ptx.LD_TAGGED[dtype.bits], at)
+        text = p.call(ptx.LD_TAGGED[dtype.bits, op.scope], at)
     else:
-        text = p.call(ptx.LD_TAGGED_WHERE[dtype.bits], at, p.expr(op.where), p.value(op.other, dtype))
+        text = p.call(ptx.LD_TAGGED_WHERE[dtype.bits, op.scope], at, p.expr(op.where), p.value(op.other, dtype))
     p.define_all(op.out, f"Regs<{dtype.c}, 2>", text, ["{}.v[0]", "{}.v[1]"])
 
 
