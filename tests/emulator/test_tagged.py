@@ -172,7 +172,7 @@ def test_a_scope_has_a_name() -> None:
             b.ld_tagged(cells, v.lane * 2, scope=scope)
 
         if scope == "cta":
-            with pytest.raises(IRError, match="scope .cta. is unknown"):
+            with pytest.raises(IRError, match=r"scope .cta. is unknown"):
                 verify(kernel(body, (cells,)))
         else:
             verify(kernel(body, (cells,)))
