@@ -51,7 +51,7 @@ def test_overlap_hides_what_takes_longer_than_halos_cost() -> None:
     assert sum(together.work) > sum(apart.work) and together.time < apart.time
     assert 3.6 < together.speedup < 4 and "2x2 GPUs" in str(together)
     early = predicted(k.problem, slow, split(k.problem, (2,), k.schedule), k.schedule)
-    assert early.hidden == 1 and early.time == sum(early.work) and 1.9 < early.speedup < 2
+    assert early.hidden == 1 and early.time == sum(early.work) and 1.9 < early.speedup < 2.05
     small = heat((64, 64))
     assert planned(small, (2,), None)[1].turns == 1
     fast = replace(H100, link=Link(8, 2000.0, 1e-6, 5.0, 2e-5))
