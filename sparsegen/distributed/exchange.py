@@ -1,6 +1,6 @@
 """What travels after a turn of a pass: the cells that others need, on their way from array to array.
 
-On a GPU it is on a stream of its own where a block has two pieces: the other one is worked out meanwhile.
+On a GPU it is on a stream of its own, beside what is worked out meanwhile.
 """
 
 from __future__ import annotations

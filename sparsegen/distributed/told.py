@@ -26,7 +26,7 @@ class Told:
         return int(self._word.data_ptr())
 
     def expect(self, blocks: int) -> None:
-        """Of a launch that is enqueued now."""
+        """Of a launch that has been enqueued."""
         self._count = (self._count + blocks) % (1 << 32)
 
     def wait(self) -> None:
