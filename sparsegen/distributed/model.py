@@ -1,10 +1,8 @@
 """What a pass over a mesh is predicted to take, by the cost model of one GPU and the figures of its links.
 
 A pass of two pieces a block: while the second piece is worked out, the halos of what was done first travel, and while
-the first piece of the next pass is, the others.  So a pass takes the longer of work and exchange, twice.  Its two
-launches fill the GPU as one would that has the cells of both: where the first one ends, the second goes on.  Of one
-piece the tiles at both ends come first where that is possible (``ends-first``): halos travel while the others are
-worked out.
+the first piece of the next pass is, the others.  So a pass takes the longer of work and exchange, twice.  Of one piece
+the tiles at both ends come first where that is possible (``ends-first``): halos travel while the others are worked out.
 """
 
 from __future__ import annotations
@@ -176,9 +174,7 @@ def predicted(
         return work(busiest([seen(problem, partition, piece).problem for piece in pieces])).values.get("sites", 0.0)
 
     own = [partition.piece(i) for i in partition.of(middle)]
-    rows = [shape(piece.frame)[0] for piece in own]
-    together = work(bare(problem).at((sum(rows), *shape(own[0].frame)[1:]))).time + device.launch_s * (len(own) - 1)
-    each = tuple(together * n / sum(rows) + at_sites(piece.turn) for n, piece in zip(rows, own, strict=True))
+    each = tuple(work(bare(problem).at(shape(piece.frame))).time + at_sites(piece.turn) for piece in own)
     travel, sent, local = [0.0] * partition.turns, 0, 0.0
     messages = [m for m in partition.messages(middle) if m.source in partition.of(middle)]
     for turn in range(partition.turns):

@@ -56,7 +56,7 @@ def test_overlap_hides_what_takes_longer_than_halos_cost() -> None:
     assert planned(small, (2,), None)[1].turns == 1
     fast = replace(H100, link=Link(8, 2000.0, 1e-6, 5.0, 2e-5))
     k = sg.compile(k.stencil, k.shape, 40, fast, "reference", schedule=k.schedule)
-    assert planned(k, (2, 2), None)[1].turns == 1  # so fast a link is waited for
+    assert planned(k, (2,), None)[1].turns == 1  # so fast a link is waited for
     k = sg.compile(k.stencil, k.shape, 40, slow, "reference", schedule=k.schedule)
     assert planned(k, (2,), None)[1].turns == 1  # the ends of a piece come first
     schedule, chosen = planned(k, (2, 2), None)
