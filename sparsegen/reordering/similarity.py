@@ -19,6 +19,6 @@ def jaccard(a: Any, b: Any) -> float:
 def of_parts(common: Any, first: Any, second: Any) -> Any:
     """The same of ``common``, the sum of the smaller components, and the sums of the components of each vector.
 
-    The larger components sum up to what both have less what is common.
+    The larger components sum up to what both have less what is common.  No more than 1: the sums are rounded each.
     """
-    return common / (first + second - common)
+    return (common / (first + second - common)).clip(max=1.0)
