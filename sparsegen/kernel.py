@@ -223,7 +223,7 @@ class Kernel(Inspected, WithAdjoint):
             self._on_host(inputs, results, count, stream, scalars)
             return calls.back(made)
         self._on_gpu({**inputs, **results}, count, stream, scalars)
-        plain = scalars is None and calls is self._calls and not self._plan(count).rows
+        plain = scalars is None and calls is self._calls and (self._library is not None or not self._plan(count).rows)
         learn = plain and count == self.steps and len(results) == 1 and self._learnt < _LAYOUTS_LEARNT
         first = next(iter(inputs.values())).layout
         if learn and first.device_index is not None and first.library == "torch":
