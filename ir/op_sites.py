@@ -15,7 +15,7 @@ import numpy.typing as npt
 from .module import Module
 
 #: How roles of arrays begin that have a row for each time step of a call; a pass has the rows of its steps.
-TIMED: Final = ("in.steps.", "out.steps.")
+TIMED: Final = ("in.steps.", "out.steps.", "workspace.steps.")
 
 
 def signal(name: str) -> str:
@@ -26,6 +26,11 @@ def signal(name: str) -> str:
 def record(name: str) -> str:
     """What a pass calls the numbers that a group of receivers records, [steps, sites]."""
     return f"{TIMED[1]}{name}"
+
+
+def between(name: str) -> str:
+    """What a launch of all steps of a call calls the cells that a group of receivers sees, [steps, cells]."""
+    return f"{TIMED[2]}{name}"
 
 
 def apart(role: str) -> str:

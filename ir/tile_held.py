@@ -38,7 +38,7 @@ class Window(Op):
 @define("tile.rounds", kw_only=True)
 class Rounds(Op):
     """Exchanges cells, as ``swap`` says, and runs its body once for every ``every`` of the time steps that ``steps``
-    says: round ``round``, which makes ``left`` of them.
+    says, which are ``total``: round ``round``, which makes ``left`` of them; ``ahead`` of all it runs other ops.
 
     ``tag`` is of this round and of no other one of this launch or of earlier ones: ``epoch`` is kept between launches,
     and moved on by the last block that ends, as ``counter`` says.
@@ -51,8 +51,10 @@ class Rounds(Op):
     epoch: Buffer = buffer(writes=True)
     counter: Buffer = buffer(writes=True)
     every: int = attr()
+    total: Value | None = bind(default=None)
     swap: tuple[Op, ...] = region()
     body: tuple[Op, ...] = region()
+    ahead: tuple[Op, ...] = region(default=())
 
 
 @define("tile.load_held", kw_only=True)
@@ -256,6 +258,7 @@ def _rounds(op: Rounds, ctx: Context) -> None:
     ctx.need(op.steps.dtype is s32 and op.steps.space == "param", f"@{op.steps.name} is no number of steps")
     for buf in (op.epoch, op.counter):
         ctx.need(buf.dtype is u32, f"@{buf.name} counts in u32, not in {buf.dtype}")
+    ctx.need(op.total is None or op.total.lo >= 1, f"%{op.total and op.total.name} may be no steps")
     ctx.need(op.left.lo >= 0 and op.left.hi >= op.every, f"%{op.left.name} ends at {op.left.hi} of {op.every} steps")
     ctx.need(op.tag.dtype is u32, f"%{op.tag.name} is {op.tag.dtype}, a tag is u32")
     ctx.need(bool(getattr(ctx.func, "together", False)), "blocks of which not all run at the same time wait for others")

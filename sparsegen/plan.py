@@ -139,6 +139,11 @@ def with_tables(func: warp.Func, tables: Mapping[Buffer, Buffer]) -> warp.Func:
     return replace(func, params=params, body=rewrite(func.body, lambda op: with_buffers(op, tables)))
 
 
+def _room(steps: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << (steps - 1).bit_length()
+
+
 @dataclass(frozen=True)
 class Step:
     """One pass: a program, and the array that is bound to each of its roles (constants left out)."""
@@ -311,7 +316,9 @@ class Plan:
             for role, param in buffers(step.program.warp):
                 name = names[role]
                 if name not in self.given and (name not in sizes or sizes[name].nbytes < param.nbytes):
-                    sizes[name] = Workspace(np.dtype(param.dtype.numpy()), param.size, name.startswith((COUNTER, KEPT)))
+                    # calls of some more steps, or fewer, have workspaces of the same size
+                    size = param.size * _room(self.steps) // self.steps if role.startswith(TIMED) else param.size
+                    sizes[name] = Workspace(np.dtype(param.dtype.numpy()), size, name.startswith((COUNTER, KEPT)))
         return sizes
 
     @cached_property

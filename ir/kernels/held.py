@@ -106,12 +106,12 @@ class Windows:
             extent=self.held.shape, sides=(*op.sides, op.coef_sides), scalars=scalars,
         )  # fmt: skip
 
-    def func(self, body: th.Window, *more: Buffer, shared: Sequence[Buffer] = (), **how: Any) -> t.Func:
-        """The kernel; ``more`` are parameters behind arrays and tables, ``shared`` besides the edges."""
+    def func(self, body: th.Window, *more: Buffer, room: Sequence[Buffer] = (), **how: Any) -> t.Func:
+        """The kernel; ``more`` are parameters behind arrays and tables, ``room`` it has besides edges and windows."""
         edges = () if self.edges is None else (self.edges,)
         return t.Func(
             symbol=self.op.symbol, params=(*self.arrays, *self.lists.values(), *more), blocks=self.held.blocks,
-            threads=self.threads, body=(*(t.Alloc(buf=buf) for buf in (*edges, *shared, *self.regs)), body), **how,
+            threads=self.threads, body=(*(t.Alloc(buf=buf) for buf in (*edges, *room, *self.regs)), body), **how,
         )  # fmt: skip
 
 

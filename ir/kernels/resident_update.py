@@ -21,10 +21,12 @@ from ..layout import walk_degree
 from ..module import Module
 from ..numbers.arithmetic import up
 from ..numbers.held import Held, Table
+from ..op_sites import between
 from ..passes.manager import register
 from ..types import Buffer, s32, u32, u64
 from .common import each, replace_kernel
 from .held import Windows, reads_of, wrapping
+from .held_sites import Acts, HeldSites
 
 #: How roles of arrays begin that stay as a launch leaves them, and that of what counts blocks.
 KEPT, COUNTER = "workspace.kept.", "workspace.counter"
@@ -40,7 +42,9 @@ class ResidentUpdate:
 
     Roles of its launch: ``in.NAME.LEVEL`` for what it reads, ``out.NAME.LEVEL`` for what it writes, every level of each
     field (``out.NAME`` for the newest); ``workspace.kept.*`` begins as zeros and stays as a launch leaves it; constant
-    ``steps``; ``steps.scalars`` is a table of the formula's scalars, a row for each step.
+    ``steps``; ``steps.scalars`` is a table of the formula's scalars, a row for each step.  With sites those of
+    :class:`.UpdateSites` too, and ``workspace.steps.NAME`` for the cells that receivers see: arrays with a row for each
+    step.  The update has no sites afterwards.
     """
 
     tiles: tuple[int, ...] = (2, 2)
@@ -63,17 +67,24 @@ class ResidentUpdate:
         )  # fmt: skip
         if (why := held.legal()) is not None:
             raise ScheduleError(why, hint="take other tiles, rows, cols or warps, or fewer steps between exchanges")
-        kernel = _Kernel(op, held, self.steps)
+        sites = HeldSites(module, given, self.steps, between) if given.sources or given.receivers else None
+        kernel, at = _Kernel(op, held, self.steps, sites), module.funcs.index(given)
+        if sites is not None:
+            sites.records(open=True)
+            module = sites.behind()
         constants = kernel.constants | {f"{op.symbol}.steps": np.array([self.steps], np.int32)}
         kept = (COUNTER if what == "counter" else f"{KEPT}{what}" for what in kernel.kept)
-        roles = [*kernel.roles, *kept, f"{op.symbol}.steps", *(o.ALL_SCALARS for _ in kernel.scalars)]
-        return replace_kernel(module, given, kernel.launched(), roles, constants)
+        roles = [
+            *kernel.roles, *kept, f"{op.symbol}.steps", *kernel.acts.rows.values(),
+            *(o.ALL_SCALARS for _ in kernel.scalars),
+        ]  # fmt: skip
+        return replace_kernel(module, module.funcs[at], kernel.launched(), roles, constants)
 
 
 class _Kernel(Windows):
     """The buffers of a kernel, and its ops."""
 
-    def __init__(self, op: o.Update, held: Held, steps: int) -> None:
+    def __init__(self, op: o.Update, held: Held, steps: int, sites: HeldSites | None) -> None:
         #: How many arrays change, so that halos have to come anew: all but the coefficients.
         self.swapped = len(o.parameters(op.fields, ()))
         #: How cells come from other blocks; empty where they do not.
@@ -83,7 +94,10 @@ class _Kernel(Windows):
             tables = {"given": held.given, "taken": held.taken}
         elif self.by:
             tables = {"bits": held.line_bits if self.by == "lines" else held.cell_bits}
-        others = ("cells", "epoch", "counter", "steps", "image")
+        others = ["cells", "epoch", "counter", "steps", "image"]
+        if sites is not None:
+            tables |= sites.tables(held, every=True)[1]
+            others += sites.others
         super().__init__(op, held, o.parameters(op.fields, ()), tables=tables, others=others)
         word, count = u64 if op.dtype.bits == 64 else u32, self.swapped
         line = up(held.shape[2], held.share[2]) if self.by == "cells" else held.shape[2]
@@ -93,26 +107,33 @@ class _Kernel(Windows):
         self.kept = {what: Buffer(self.called[what], u32, 1, "global") for what in ("epoch", "counter")}
         self.kept |= {"cells": cells} if self.by else {}
         self.number = Buffer(self.called["steps"], s32, 1, "param")
+        #: How many steps there are, and what happens at sites around each.
+        self.total, self.acts = None, Acts()
+        if sites is not None:
+            most = min(MOST_STEPS, s32.range[1] // sites.most)  # indices of rows have 32 bits
+            self.total = Value("total", s32, 1, most)
+            self.acts = sites.acts(self, Value("number", s32, 0, most - 1), self.total, open=True)
         #: The scalars of every step, if the formula has any.
-        taken = (*self.arrays, *self.lists.values(), *self.kept.values(), self.number)
+        taken = (*self.arrays, *self.lists.values(), *self.kept.values(), self.number, *self.acts.rows)
         self.scalars = o.scalars(op, steps, taken, "global")
         size = count * self.threads * prod(held.share)
         self.image = Buffer(self.called["image"], op.dtype, size, "shared", 128)
 
     def launched(self) -> t.Func:
         """It loads the fields, makes all rounds of steps, and stores the newest levels."""
-        shared = (self.image,) if self.by == "images" else ()
-        body = self.window(self._rounds())
-        return self.func(body, *self.kept.values(), self.number, *self.scalars, shared=shared, together=True)
+        room = (*((self.image,) if self.by == "images" else ()), *self.acts.regs)
+        given = (*self.kept.values(), self.number, *self.acts.rows, *self.scalars)
+        return self.func(self.window(*self.acts.once, self._rounds()), *given, room=room, together=True)
 
     def _rounds(self) -> th.Rounds:
         every = self.held.every if self.by else MOST_STEPS  # with no halo there is one round
         number, left, tag = Value("round", s32, 0, MOST_STEPS // every), Value("left", s32, 1, every), Value("tag", u32)
         exchange = (self._exchange(number, tag),) if self.by else ()
+        steps = self.steps(number * every, left, next(iter(self.scalars), None))
         return th.Rounds(
-            round=number, left=left, tag=tag, steps=self.number, epoch=self.kept["epoch"],
-            counter=self.kept["counter"], every=every, swap=exchange,
-            body=(self.steps(number * every, left, next(iter(self.scalars), None)),),
+            round=number, left=left, tag=tag, total=self.total, steps=self.number, epoch=self.kept["epoch"],
+            counter=self.kept["counter"], every=every, swap=exchange, body=(self.acts.around(steps),),
+            ahead=self.acts.ahead,
         )  # fmt: skip
 
     def _exchange(self, number: Value, tag: Value) -> th.Swap:

@@ -19,6 +19,8 @@ from ..types import Buffer, s32, sum_type
 
 #: Threads of a block that has one cell, or one number of a record, a thread.
 THREADS = 128
+#: Steps of records that threads make side by side, where it is not known how many there are.
+AT_ONCE = 64
 
 
 class SiteKernels:
@@ -38,15 +40,16 @@ class SiteKernels:
         self.constants |= constants
 
     def each(self, symbol: str, count: int, body: Op, params: Mapping[Buffer, str], tables: Mapping[str, Any]) -> None:
-        """A kernel that does ``count`` things, one a thread; ``params`` with their roles, ``tables`` by parameter."""
+        """A kernel that has ``count`` threads; ``params`` with their roles, ``tables`` by parameter."""
         func = t.Func(
             symbol=symbol, params=tuple(params), blocks=-(-count // THREADS), threads=THREADS, body=(body,)
         )  # fmt: skip
         self.add(func, tuple(params.values()), {f"{symbol}.{name}": table for name, table in tables.items()})
 
-    def recorded(self, group: o.Sites, src: Buffer, role: str, cells: npt.NDArray[Any]) -> None:
+    def recorded(self, group: o.Sites, src: Buffer, role: str, cells: npt.NDArray[Any], *, open: bool = False) -> None:
         """A kernel that makes of cells what receivers record; ``cells``: which of those in ``src``, which has as many
-        for each step, each pair of a receiver and a cell has."""
+        for each step, each pair of a receiver and a cell has.  ``open``: how many steps there are is said at the
+        launch."""
         (name, _, count), pairs = group, self.groups[group[0]]
         order = np.argsort(pairs.sites, kind="stable")
         turn = np.zeros(len(order), np.int64)  # which of its receiver's pairs a pair is
@@ -61,11 +64,16 @@ class SiteKernels:
             Buffer("whose", s32, whose.size, "global"),
             Buffer("weights", self.sums, weights.size, "global"),
         )
+        steps = Buffer("steps", s32, 1, "param") if open else None
         body = ts.Interpolate(
-            dst=dst, cells=src, whose=table, weights=factors, count=count, around=around, seen=src.size // self.levels
-        )
+            dst=dst, cells=src, whose=table, weights=factors, count=count, around=around, seen=src.size // self.levels,
+            steps=steps,
+        )  # fmt: skip
         params = {dst: record(name), src: role, table: f"{symbol}.whose", factors: f"{symbol}.weights"}
-        self.each(symbol, total, body, params, {"whose": whose, "weights": weights})
+        if steps is not None:
+            params[steps] = f"{self.given.symbol}.steps"
+        threads = total if steps is None else count * AT_ONCE
+        self.each(symbol, threads, body, params, {"whose": whose, "weights": weights})
 
     def behind(self) -> Module:
         """The module with the kernels behind its update, which has no sites any more."""

@@ -9,23 +9,16 @@ what receivers record.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
 
 from .. import op_update as o
-from .. import tile_sites as ts
 from ..expr import Value
 from ..module import Module
-from ..node import Op
 from ..numbers.rows import newest
-from ..numbers.sites import everywhere, own
-from ..op_sites import Placed, signal
 from ..passes.manager import register
-from ..types import Buffer, s32
+from ..types import s32
 from .common import each
 from .held import Windows
-from .sites import SiteKernels
+from .held_sites import HeldSites
 from .tiled_update import windows
 
 
@@ -52,74 +45,21 @@ class UpdateSites:
     def _kernels(self, module: Module, given: o.Update) -> Module:
         if not (given.sources or given.receivers):
             return module
-        sites = _Windows(module, given, self)
-        for group in given.receivers:
-            name = group[0]
-            src = Buffer("cells", sites.sums, self.levels * len(sites.seen[name][0]), "global")
-            sites.recorded(group, src, _cells(name), sites.seen[name][1].reshape(-1))
-        return sites.behind()
-
-
-class _Windows(SiteKernels):
-    """The kernels, the first of which makes windows again."""
-
-    def __init__(self, module: Module, given: o.Update, how: UpdateSites) -> None:
-        super().__init__(module, given, how.levels)
-        self.groups = {name: _on_three(placed) for name, placed in self.groups.items()}
-        #: The cells that each group of receivers sees, each once, and which of them a pair of a site and a cell has.
-        self.seen = {
-            name: np.unique(self.groups[name].cells, axis=0, return_inverse=True) for name, _, _ in given.receivers
-        }
-        op = o.on_axes(replace(given, symbol=self.symbol), 3)
-        held = windows(op, (how.planes, how.rows, how.cols), how.warps, how.levels)
-        entries = {name: everywhere(held, self.groups[name].cells) for name, _, _ in given.sources}
-        entries |= {name: own(held, self.seen[name][0]) for name, _, _ in given.receivers}
-        blocks = np.unique(np.concatenate([found.blocks for found in entries.values()]))
-        tables = {
-            f"{name}_{part}": table
-            for name, found in entries.items()
-            for part, table in found.listed(blocks, **self._about(name)).items()
-        }
-        held = replace(held, only=tuple(map(int, blocks)))
-        self._again(Windows(op, held, newest(op.fields, self.levels), tables=tables, others=entries), how.min_blocks)
-
-    def _about(self, name: str) -> dict[str, Any]:
-        """What a table of a group's cells says of each: whose it is, and a source's weight."""
-        if name in self.seen:
-            return {"whose": np.arange(len(self.seen[name][0]), dtype=np.int32)}
-        group = self.groups[name]
-        return {"whose": group.sites.astype(np.int32), "weights": group.weights.astype(self.sums.numpy())}
-
-    def _again(self, kernel: Windows, min_blocks: int) -> None:
-        """The kernel that makes the windows again."""
-        op, acts, given = kernel.op, list[Op](), dict[Buffer, str]()
+        sites = HeldSites(module, given, self.levels, _cells)
+        op = o.on_axes(replace(given, symbol=sites.symbol), 3)
+        every = windows(op, (self.planes, self.rows, self.cols), self.warps, self.levels)
+        held, tables = sites.tables(every, every=False)
+        kernel = Windows(op, held, newest(op.fields, self.levels), tables=tables, others=sites.others)
         scalars = o.scalars(op, self.levels, (*kernel.arrays, *kernel.lists.values()))
-        number = Value("number", s32, 0, self.levels - 1)
-        row = self.levels - 1 - number if op.backwards else number
-        regs = dict(zip(kernel.params, kernel.regs, strict=True))
-        for name, field, count in (*op.sources, *op.receivers):
-            about: dict[str, Any] = {part: kernel.lists[f"{name}_{part}"] for part in ("begin", "places", "whose")}
-            many = len(self.seen[name][0]) if name in self.seen else count
-            rows = Buffer(kernel.called[name], self.sums, self.levels * many, "global")
-            about |= {"held": regs[field, 0], "step": row, "count": many}
-            if name in self.seen:
-                acts.append(ts.RecordCells(cells=rows, **about))
-            else:
-                acts.append(ts.AddSources(weights=kernel.lists[f"{name}_weights"], signals=rows, **about))
-            given[rows] = _cells(name) if name in self.seen else signal(name)
+        acts = sites.acts(kernel, Value("number", s32, 0, self.levels - 1), self.levels)
         steps = kernel.steps(0, self.levels, next(iter(scalars), None))
-        before, after = (tuple(acts), ()) if op.backwards else ((), tuple(acts))
-        window = kernel.window(replace(steps, number=number, before=before, after=after))
-        func = kernel.func(window, *given, *scalars, min_blocks=min_blocks)
-        self.add(func, (*kernel.roles, *given.values(), *(o.SCALARS for _ in scalars)), kernel.constants)
+        window = kernel.window(*acts.once, *acts.ahead, acts.around(steps))
+        func = kernel.func(window, *acts.rows, *scalars, room=acts.regs, min_blocks=self.min_blocks)
+        sites.add(func, (*kernel.roles, *acts.rows.values(), *(o.SCALARS for _ in scalars)), kernel.constants)
+        sites.records()
+        return sites.behind()
 
 
 def _cells(name: str) -> str:
     """What a pass calls the cells that a group of receivers sees at each of its steps."""
     return f"workspace.sites.{name}"
-
-
-def _on_three(sites: Placed) -> Placed:
-    """The same with cells on three axes."""
-    more = np.zeros((len(sites.cells), 3 - sites.cells.shape[1]), sites.cells.dtype)
-    return sites._replace(cells=np.concatenate([more, sites.cells], axis=1))

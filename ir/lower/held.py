@@ -27,10 +27,14 @@ def window(cx: Context, op: t.Window) -> None:
 @rule(t.Rounds)
 def rounds(cx: Context, op: t.Rounds) -> None:
     b = cx.b
-    steps = b.ld(op.steps, 0, hint="steps", lo=1, hi=(op.round.hi + 1) * op.every)
+    most = (op.round.hi + 1) * op.every
+    steps = b.ld(op.steps, 0, hint="steps", lo=1, hi=most if op.total is None else min(most, op.total.hi))
     epoch = b.ld(op.epoch, 0, hint="epoch")
     count = b.let("rounds", (steps + (op.every - 1)) // op.every)
     swaps = [cx.phase(inner) for inner in op.swap]
+    if op.total is not None:
+        cx.env[op.total] = steps
+    cx.all(op.ahead)
     with cx.scope(), b.for_("round", 0, count, unroll=1) as number:
         cx.env[op.round] = number
         cx.env[op.left] = b.let("left", minimum(op.every, steps - number * op.every), lo=1)

@@ -123,7 +123,7 @@ class _Steps:
         """What runs before a step, or after it."""
         if ops and self.op.number is not None:
             with self.cx.scope():
-                self.cx.env[self.op.number] = self.cx.b.let("number", self.number)
+                self.cx.env[self.op.number] = self.cx.b.let("number", self.number, hi=self.op.number.hi)
                 self.cx.all(ops)
 
     def _register(self, p: int, k: int) -> int:

@@ -32,7 +32,9 @@ from sparsegen.dsl.stencil import DTYPES
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import family
 from sparsegen.ir import formula
+from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.numbers.arithmetic import up
+from sparsegen.ir.op_sites import TIMED, apart
 from sparsegen.ir.op_update import ALL_SCALARS, SCALARS, parameters, written
 from sparsegen.ir.types import Buffer, cell_type
 from sparsegen.memo import Memo
@@ -41,7 +43,7 @@ from sparsegen.plan import Part, Plan, Step, launches, with_tables
 from sparsegen.problems.update import CopyProblem, Layouts, UpdateProblem
 from sparsegen.run.host import HostArray
 from sparsegen.schedule import UpdateSchedule
-from sparsegen.sizes import SECTOR, VECTOR, padded_pitch
+from sparsegen.sizes import MAX_CELLS, SECTOR, VECTOR, padded_pitch
 
 
 class UpdateCalls(GridCalls):
@@ -168,6 +170,7 @@ class UpdateCalls(GridCalls):
         fields = self.problem.what.fields
         arrays = {role: role for levels in self.parameters.values() for role in levels}
         arrays |= {written(name, level): f"out.{name}.{level}" for name, level in parameters(fields, ())}
+        arrays |= {name: name for name in self.timed}
         program = with_steps(programs.get(1, tuple(apart[arrays[role]] for role in self.roles)), steps)
         return Plan((Part((Step.of(program, arrays),)),), tuple(self.arguments), program, steps)
 
@@ -240,14 +243,21 @@ def identity(update: Update, *names: str) -> Update:
 
 def with_steps(program: Program, steps: int) -> Program:
     """The program of a launch that makes all time steps, for another number of them: all else is the same, but for how
-    long a table of scalars is."""
+    long tables of scalars and arrays with a row for each step are.  ArrayError for more rows than indices reach."""
     name = f"{program.op.funcs[0].symbol}.steps"  # type: ignore[attr-defined]
-    warp = program.warp
-    tables = {
-        param: replace(param, size=param.size // program.steps * steps)
-        for bound in launches(warp) for param, role in bound.roles
-        if isinstance(param, Buffer) and role == ALL_SCALARS
-    }  # fmt: skip
-    constants = {**warp.constants, name: np.array([steps], np.int32)}
-    funcs = tuple(with_tables(func, tables) for func in warp.funcs) if tables else warp.funcs  # type: ignore[arg-type]
+    warp, longer, constants = program.warp, dict[str, dict[Buffer, Buffer]](), dict(program.warp.constants)
+    for func, roles in launches(warp):
+        for param, role in roles:
+            if role.startswith(apart("")):
+                constants[role] = np.array(warp.constants[role] // program.steps * steps, np.int32)
+            elif isinstance(param, Buffer) and role.startswith((ALL_SCALARS, *TIMED)):
+                size = param.size // program.steps * steps
+                if size > MAX_CELLS:
+                    raise ArrayError(
+                        f"{role.split('.')[-1]} has {size} numbers for {steps} time steps; indices are 32 bits wide",
+                        hint="make fewer time steps a call, as k.run(every=...) does",
+                    )
+                longer.setdefault(func.symbol, {})[param] = replace(param, size=size)
+    constants[name] = np.array([steps], np.int32)
+    funcs = tuple(with_tables(f, longer[f.symbol]) if f.symbol in longer else f for f in warp.funcs)  # type: ignore[attr-defined,arg-type]
     return replace(program, steps=steps, warp=replace(warp, funcs=funcs, constants=constants))

@@ -17,7 +17,7 @@ from sparsegen.arrays import describe, host_array, launch_stream
 from sparsegen.calls.grid import GridCalls
 from sparsegen.choose import Request, choose
 from sparsegen.distributed.partition import Box, Piece, within
-from sparsegen.distributed.sites import beyond
+from sparsegen.distributed.sites import bare, beyond
 from sparsegen.distributed.told import Told
 from sparsegen.families.update.base import family
 from sparsegen.geometry import geometry
@@ -50,7 +50,7 @@ def pass_schedules(kernel: Kernel, shape: tuple[int, ...]) -> list[Schedule]:
     schedule: Schedule = kernel.schedule
     found = {schedule.steps: schedule}
     if schedule.op == "update" and family(schedule).whole:
-        there = kernel.problem.at(shape)
+        there = bare(kernel.problem).at(shape)
         there = there.update or there if isinstance(there, StencilProblem) else there
         assert isinstance(there, UpdateProblem)
         found = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from typing import Any, Final
 
@@ -100,7 +101,7 @@ class Sites:
     def __hash__(self) -> int:
         return hash(self.key)
 
-    @property
+    @cached_property
     def key(self) -> tuple[Any, ...]:
         """What it is; signals are a call's."""
         pairs = () if self.pairs is None else tuple(part.tobytes() for part in self.pairs)

@@ -45,6 +45,8 @@ class UpdatePage(Kind):
         self.unit = f"a pass of {plural(self.cost.steps_per_launch, 'step')}"
         whole = family(self.cost.schedule).whole
         what = "cells on their way from block to block" if whole else "more arrays for each field"
+        if whole and problem.what.receivers:
+            what += ", and those that receivers see, step by step"
         self.workspace = what if plan.workspaces else ""
         stays = "" if self.cost.terms["hbm"] else "all arrays stay in L2: the bytes are those of a pass through it; "
         self.note = f"{stays}each floating-point instruction counts as two operations, as a multiply-add does"

@@ -17,7 +17,7 @@ from sparsegen.cost.total import saved
 from sparsegen.dsl.sites import Sites
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import UpdateFamily, family
-from sparsegen.families.update.sites import site_pass, site_seconds, with_sites
+from sparsegen.families.update.sites import AGAIN, HELD, held_site_seconds, site_pass, site_seconds, with_sites
 from sparsegen.ir import op_update as o
 from sparsegen.ir.boundary import Sides, describe
 from sparsegen.ir.errors import ScheduleError, StencilError
@@ -90,7 +90,7 @@ class UpdateProblem(Problem):
 
     def passes(self, schedule: UpdateSchedule, device: DeviceProfile, steps: int) -> list[Pass]:
         own = family(schedule).passes(self.what, self.shape, schedule, device, steps)
-        return [*self._site_passes(device, steps), *own]
+        return [*([] if family(schedule).whole else self._site_passes(device, steps)), *own]
 
     def _site_passes(self, device: DeviceProfile, steps: int) -> list[Pass]:
         """What puts kernels for its sites behind a pass of so many steps."""
@@ -103,17 +103,19 @@ class UpdateProblem(Problem):
 
     def misfit(self, s: UpdateSchedule, device: DeviceProfile) -> tuple[str, str] | None:
         """Why a schedule cannot run there, and what would help; None if it can."""
-        if self.what.sites and family(s).whole:
-            return f"{s.family} makes all steps in one launch, and no site sees them", "take tiled, stream or column"
         why = family(s).refused(self.what, self.shape, s, device)
-        if why is None and self.what.sites and self._site_seconds(device, s.steps) is None:
-            return _no_windows(self.what, s.steps)
-        return why
+        if why is not None or not self.what.sites or family(s).whole:
+            return why
+        return _no_windows(self.what, s.steps) if self._site_seconds(device, s.steps) is None else None
 
     def cost(self, s: UpdateSchedule, device: DeviceProfile, steps: int = 1) -> Cost:
         """The cost of one launch of a schedule that can run, with its sites; see the family's."""
         alone = family(s).cost(self.what, self.shape, s, device, steps)
-        return with_sites(alone, self._site_seconds(device, alone.steps_per_launch)) if self.what.sites else alone
+        if not self.what.sites:
+            return alone
+        if family(s).whole:
+            return with_sites(alone, held_site_seconds(self.what, self.shape, alone.schedule, device, steps), HELD)
+        return with_sites(alone, self._site_seconds(device, alone.steps_per_launch), AGAIN)
 
     def _site_seconds(self, device: DeviceProfile, steps: int) -> float | None:
         """What its sites add to a pass of so many steps; None where no windows fit."""

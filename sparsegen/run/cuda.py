@@ -27,7 +27,7 @@ from sparsegen.ir.verify_launch import waits
 from sparsegen.memo import Memo
 from sparsegen.memory import DEVICE, room_for
 from sparsegen.pipelines import Program
-from sparsegen.plan import Bound, Part, Plan, Step, constant, launches
+from sparsegen.plan import Bound, Part, Plan, Step, Workspace, constant, launches
 from sparsegen.run.host import Arrays, flat, results
 from sparsegen.run.workspace import Counted, Rows, Space
 from sparsegen.sizes import GRAPH_CHUNK, GRAPH_PASSES, GRAPH_SECONDS
@@ -72,7 +72,7 @@ class Executor:
         self._graphs: dict[Any, TimeGraph] = {}
         self._chains: dict[Any, tuple[TimeGraph, Names]] = {}
         self._spaces: dict[int, Space] = {}
-        self._counted: dict[tuple[str, ...], Counted] = {}
+        self._counted: dict[tuple[tuple[str, Workspace], ...], Counted] = {}
         self._rows = Rows(self.runtime)
 
     # -------------------------------------------------------------------------------------------- loading
@@ -164,9 +164,9 @@ class Executor:
         """The workspaces with counters, for all plans of the kernel that have the same: these differ in the layouts of
         given arrays, some of which are written anew first."""
         with self._lock:
-            found = self._counted.get(names := tuple(plan.workspaces))
+            found = self._counted.get(spaces := tuple(plan.workspaces.items()))
             if found is None:
-                found = self._counted[names] = Counted(self.runtime, plan.workspaces)
+                found = self._counted[spaces] = Counted(self.runtime, plan.workspaces)
             return found
 
     def run(self, plan: Plan, given: Mapping[str, int], stream: int | None, like: ArrayView | None) -> None:

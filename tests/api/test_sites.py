@@ -12,16 +12,25 @@ from hypothesis import strategies as st
 
 import sparsegen as sg
 from sparsegen.families.update.sites import site_windows
-from sparsegen.ir.errors import ArrayError, ScheduleError, StencilError
+from sparsegen.ir.errors import ArrayError, StencilError
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.text import print_module
 
 STEPS = 5
 SCHEDULES = {
-    1: ("direct", "stream levels=3 cols=4 rows=1", "tiled levels=2 rows=1 cols=4 warps=1"),
-    2: ("direct block=32x8 column=2", "stream levels=3 cols=4", "tiled levels=2 rows=4 cols=1"),
-    3: ("direct", "column levels=1 lines=1", "column levels=2 lines=2 warps=8 planes=10"),
-}
+    1: (
+        "direct", "stream levels=3 cols=4 rows=1", "tiled levels=2 rows=1 cols=4 warps=1",
+        "resident tiles=3 cols=4 every=2",
+    ),
+    2: (
+        "direct block=32x8 column=2", "stream levels=3 cols=4", "tiled levels=2 rows=4 cols=1",
+        "resident tiles=2x3 rows=3 cols=2 warps=9 every=2", "resident tiles=3x3 rows=1 cols=2 warps=16 every=1",
+    ),
+    3: (
+        "direct", "column levels=1 lines=1", "column levels=2 lines=2 warps=8 planes=10",
+        "resident tiles=3x2x3 planes=6 rows=2 cols=1 warps=5 every=1",
+    ),
+}  # fmt: skip
 SHAPES = {1: (300,), 2: (41, 150), 3: (12, 15, 70)}
 Array = Any
 
@@ -224,12 +233,6 @@ def test_signals_that_do_not_fit() -> None:
             kernel(**{**given, "shot": signal})
     with pytest.raises(ArrayError, match="shot has shape"):
         kernel.run(**{**given, "shot": np.zeros((4, 2))}, steps=6)
-
-
-def test_what_has_no_sites_yet_says_so() -> None:
-    update = two(2, sg.neumann).with_sites(shot=sg.Source([[1, 2], [5, 3]], field="u"))
-    with pytest.raises(ScheduleError, match="no site sees them"):
-        sg.compile(update, (40, 70), 3, schedule="resident", backend="emulator")
 
 
 def test_the_cost_of_sites_on_one_axis() -> None:

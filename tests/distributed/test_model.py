@@ -80,6 +80,15 @@ def test_resident_kernels_pass_by_another_schedule() -> None:
     assert schedule.family != "resident" and schedule.op == "update"
 
 
+def test_resident_kernels_with_sites_pass_by_another_schedule() -> None:
+    """Some of its sites lie beyond one rank's share."""
+    sites = {"shot": sg.Source([[500.5, 30.0]]), "heard": sg.Receiver([[255.5, 7.25], [3.0, 511.0]])}
+    update = wave(boundary=sg.periodic).with_sites(**sites)
+    k = sg.compile(update, (512, 512), 100, "h100", "reference", schedule="resident")
+    schedule, _ = planned(k, (2,), False)
+    assert schedule.family != "resident" and schedule.op == "update"
+
+
 def test_a_fixed_domain_stops_scaling_and_a_growing_one_does_not() -> None:
     form = FORMS[0]
     grown = simulate(form.what, (2048, 20480), 64, H100)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
+from tests.api.test_resident_sites import HOW, waves
+from tests.api.test_resident_sites import survey as near_seams
 from tests.api.test_shots import ITEMS, flat, item_of, survey
 from tests.api.test_sites import SCHEDULES, SHAPES, STEPS, two
 
@@ -95,3 +97,79 @@ def test_wide_stars_in_three_dimensions() -> None:
     want = sg.compile(update, (64, 64, 64), 12, backend="reference")(**given)
     for a, b in zip(flat(got), flat(want), strict=True):
         assert np.abs(a - b).max() <= 1e-4 * np.abs(b).max()
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16"])
+@pytest.mark.parametrize("how", HOW)
+def test_fields_on_chip_have_the_numbers_of_one_step_a_launch(how: str, dtype: str) -> None:
+    line, shape, wraps = HOW[how]
+    update = near_seams(shape, {0: (sg.neumann, sg.dirichlet(0.5)), 1: sg.frozen} | wraps, dtype)
+    k, single = (sg.compile(update, shape, 4, schedule=s, backend="cuda") for s in (line, "direct"))
+    for steps in (4, 1, 2, 7, 5):
+        given = sg.compile(update, shape, steps, backend="reference").random()
+        made = flat(k(**given, steps=steps))
+        assert all(np.array_equal(a, b) for a, b in zip(made, flat(single(**given, steps=steps)), strict=True))
+
+
+def pond(shape: tuple[int, int], receivers: int, sources: int = 3) -> Any:
+    """A wave with a line of receivers through all blocks, and some sources."""
+    line = np.stack([np.full(receivers, 8.5), np.linspace(1, shape[1] - 2, receivers)], 1)
+    points = np.random.default_rng(0).random((sources, 2)) * (np.array(shape) - 1)
+    return waves().with_sites(shot=sg.Source(points), heard=sg.Receiver(line))
+
+
+def drawn(update: Any, shape: tuple[int, int], steps: int) -> dict[str, Any]:
+    given = sg.compile(update, shape, steps, backend="reference").random()
+    return given | {"c": np.full(shape, 0.2, np.float32)}
+
+
+def test_any_number_of_steps_one_call_after_the_other() -> None:
+    """Larger workspaces have other counters; calls of fewer steps find what they left."""
+    shape, update = (500, 700), pond((500, 700), 300)
+    k, single = (sg.compile(update, shape, 40, schedule=s, backend="cuda") for s in ("resident", "direct"))
+    for steps in (40, 3, 64, 65, 1, 200, 40, 7):
+        given = drawn(update, shape, steps)
+        made = flat(k(**given, steps=steps))
+        assert all(np.array_equal(a, b) for a, b in zip(made, flat(single(**given, steps=steps)), strict=True))
+
+
+def test_auto_keeps_small_fields_on_chip() -> None:
+    shape, update = (1024, 1024), pond((1024, 1024), 200, 1)
+    k = sg.compile(update, shape, 300, backend="cuda")
+    assert k.schedule.family == "resident"
+    given = drawn(update, shape, 300)
+    want = sg.compile(update, shape, 300, schedule="direct", backend="cuda")(**given)
+    assert all(np.array_equal(a, b) for a, b in zip(flat(k(**given)), flat(want), strict=True))
+
+
+def test_two_streams_and_a_graph_have_records_of_their_own() -> None:
+    torch = pytest.importorskip("torch")
+    shape, update, steps = (300, 400), pond((300, 400), 50), 20
+    k = sg.compile(update, shape, steps, schedule="resident", backend="cuda")
+    given = [drawn(update, shape, steps) for _ in range(2)]
+    given[1]["shot"] = given[1]["shot"] * 2
+    want = [flat(k(**each)) for each in given]
+    on = [
+        {name: tuple(torch.from_numpy(a).cuda() for a in value) if isinstance(value, tuple)
+         else torch.from_numpy(value).cuda() for name, value in each.items()}
+        for each in given
+    ]  # fmt: skip
+    torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in on]
+    for _ in range(20):
+        made = []
+        for each, stream in zip(on, streams, strict=True):
+            with torch.cuda.stream(stream):
+                made.append(flat(k(**each, stream=stream.cuda_stream)))
+        torch.cuda.synchronize()
+        for got, exact in zip(made, want, strict=True):
+            assert all(np.array_equal(a.cpu().numpy(), b) for a, b in zip(got, exact, strict=True))
+    out = ((torch.empty_like(on[0]["c"]), torch.empty_like(on[0]["c"])), torch.empty((steps, 50), device="cuda"))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        k(**on[0], out=out, stream=torch.cuda.current_stream().cuda_stream)
+    for _ in range(3):
+        out[1].fill_(float("nan"))
+        graph.replay()
+        torch.cuda.synchronize()
+        assert all(np.array_equal(a.cpu().numpy(), b) for a, b in zip(flat(out), want[0], strict=True))

@@ -220,6 +220,7 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     "column_ghosts": lambda: with_ghosts(heat(boundary=periodic), (9, 12, 71), "column lines=2 warps=2 planes=4"),
     "copied": copied,
     "sites": lambda: updated(surveyed(), (37, 150), 2, "stream levels=2 cols=4"),
+    "resident_sites": lambda: updated(surveyed(), (37, 70), 1, "resident tiles=2x2 rows=5 cols=2 warps=5 every=2"),
     "stored_sites": lambda: updated(surveyed(), (37, 150), 1, "direct"),
     "resident_lines": lambda: updated(
         heat(boundary=periodic), (9, 12, 32), 3, "resident tiles=2x2x1 planes=9 rows=2 cols=1 warps=6 every=1"

@@ -176,6 +176,9 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "shots_back": (
         lambda: shots(7, "direct").adjoint("stream levels=3 cols=4"), 9, BACK, "in_steps_heard + (6 - step) * 3",
     ),
+    "shots_of_one_launch": (
+        lambda: shots(7, "resident tiles=2x2 rows=2 cols=2 warps=4 every=1"), 1, SHOTS, "MemsetAsync(s_workspace_c"
+    ),
     "bitmap": (bitmap, 1, ["in", "scale", "out", "index", "masks", "values"], "cudaMemsetAsync(s_workspace_counter"),
     "csr": (csr, 1, ["in", "bias", "residual", "out", "idx", "values", "segments"], "MemsetAsync(s_workspace_counter"),
     "nm_24": (halved, 1, ["in", "bias", "out", "kept", "words"], "4-bit codes: the places of two kept elements"),

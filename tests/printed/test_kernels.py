@@ -92,12 +92,26 @@ def test_steps_on_three_axes(sides: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     alike(kernel, monkeypatch, program.run_plan)
 
 
+#: Sources at one cell and between cells, and receivers.
+SITES = {"shot": sg.Source([[3.5, 9.25], [3.0, 9.0]]), "heard": sg.Receiver([[4.5, 11.0], [2.0, 2.5], [7.5, 34.5]])}
+
+
 @pytest.mark.parametrize("line", ["direct", "stream levels=2 cols=4"])
 def test_shots_of_a_batch(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Signals and records have rows of all steps for each item, of which a pass takes some."""
-    sites = {"shot": sg.Source([[3.5, 9.25], [3.0, 9.0]]), "heard": sg.Receiver([[4.5, 11.0], [2.0, 2.5]])}
-    update = wave(boundary=sg.neumann).with_sites(**sites)
+    update = wave(boundary=sg.neumann).with_sites(**SITES)
     kernel = sg.compile(update, (13, 70), 5, batch=2, device="h200", backend="emulator", schedule=line)
+    alike(kernel, monkeypatch, program.run_plan)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16"])
+def test_shots_between_steps_of_one_launch(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The right end of the left blocks is heard, of which the right ones have a halo."""
+    update, line = (
+        wave(boundary=sg.neumann, dtype=dtype).with_sites(**SITES),
+        "resident tiles=2x2 rows=3 cols=2 warps=3",
+    )
+    kernel = sg.compile(update, (13, 70), 5, device="h200", backend="emulator", schedule=f"{line} every=1")
     alike(kernel, monkeypatch, program.run_plan)
 
 

@@ -14,6 +14,7 @@ from sparsegen.cost.update_windows import arrays, differ, on_three, reach, regis
 from sparsegen.dsl.update import Update
 from sparsegen.families.base import MAX_REGISTERS
 from sparsegen.families.update.base import UpdateFamily
+from sparsegen.families.update.sites import held_site_registers
 from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.held import Cells
 from sparsegen.registry import register
@@ -120,7 +121,7 @@ def _misfit(
         has = f"{device.name} has {device.sms}" + f", {sms} for each item of the batch" * (device.shares > 1)
         return f"{held.blocks} blocks that run together, one an SM; {has}", "take fewer tiles"
     most = min(MAX_REGISTERS, device.regs_sm // up(s.threads, 32 * device.sub_cores) // _STEP * _STEP)
-    if (needed := registers(update, s)) > most:
+    if (needed := registers(update, s) + held_site_registers(update)) > most:
         given = f"{device.name} gives {most}"
         return f"about {needed} registers a thread; {given}", "take fewer rows or cols, or more tiles"
     if (nbytes := shared(update, s, held)) > device.smem_block:
