@@ -14,7 +14,7 @@ from .uniform import BLOCK, WARP
 from .verify_warp import converged, elem_bytes, in_space, whole_warp
 from .warp_atomics import Atom, Red
 from .warp_matrix import MmaSp
-from .warp_tagged import LdTagged, StTagged
+from .warp_tagged import SCOPES, LdTagged, StTagged, Trap
 
 
 def vector(ctx: Context, buf: Buffer, count: int) -> None:
@@ -80,6 +80,7 @@ def _st(op: w.St, ctx: Context) -> None:
 def _tagged(op: LdTagged | StTagged, ctx: Context) -> None:
     in_space(ctx, op.buf, "global")
     ctx.need(op.buf.dtype in (u32, u64), f"a value and its tag are u32 or u64, but {declaration(op.buf)}")
+    ctx.one_of(op.scope, SCOPES, "scope")
     nbytes = 2 * op.buf.dtype.nbytes
     ctx.need(op.buf.align % nbytes == 0, f"accesses {nbytes} bytes at once, but {declaration(op.buf)} is aligned to "
              "less", f"declare align={nbytes}")  # fmt: skip
@@ -97,6 +98,11 @@ def _tagged(op: LdTagged | StTagged, ctx: Context) -> None:
         if op.other is not None:
             ctx.typed(op.other, op.buf.dtype, "the tag of what is not loaded")
     ctx.inside(op.buf, op.index, 2, where)
+
+
+@check(Trap)
+def _trap(op: Trap, ctx: Context) -> None:
+    ctx.condition(op.where, "where")
 
 
 def _copy(op: w.CpAsync | w.BulkCopy, ctx: Context) -> int:

@@ -1,4 +1,4 @@
-"""A value and its tag in one access: how the blocks of one launch hand cells to each other.
+"""A value and its tag in one access: how the blocks of one launch, or GPUs, hand cells to each other.
 
 A reader asks for a cell until it has the tag that it waits for.  The value has come with it, so neither side needs a
 fence or a flag.
@@ -7,16 +7,20 @@ fence or a flag.
 from __future__ import annotations
 
 from .expr import Expr, Value
-from .node import Op, buffer, define, operand, result
+from .node import Op, attr, buffer, define, operand, result
 from .types import Buffer
+
+#: Who sees an access: the GPU, or all GPUs that reach the memory.
+SCOPES = ("gpu", "sys")
 
 
 @define("warp.ld_tagged")
 class LdTagged(Op):
     """Loads two adjacent elements, a value and its tag (8 bytes of u32, 16 of u64), as one ``st_tagged`` left them.
 
-    PTX ``ld.relaxed.gpu``: it may give what an earlier store has left, and it orders no other access.  With ``where``
-    false the lane loads nothing, and gets 0 with the tag ``other``.
+    PTX ``ld.relaxed``: it may give what an earlier store has left, and it orders no other access.  With ``where``
+    false the lane loads nothing, and gets 0 with the tag ``other``.  ``scope``: ``gpu``, or ``sys`` for cells that
+    another GPU stores.
     """
 
     out: tuple[Value, ...] = result()
@@ -24,13 +28,28 @@ class LdTagged(Op):
     index: Expr = operand()
     where: Expr | None = operand(default=None)
     other: Expr | None = operand(default=None)
+    scope: str = attr(default="gpu")
 
 
 @define("warp.st_tagged")
 class StTagged(Op):
-    """Stores a value and its tag at once (PTX ``st.relaxed.gpu``): nobody sees one without the other."""
+    """Stores a value and its tag at once (PTX ``st.relaxed``): nobody sees one without the other.
+
+    ``scope``: ``gpu``, or ``sys`` for cells that another GPU loads.
+    """
 
     buf: Buffer = buffer(writes=True, reads=False)
     index: Expr = operand()
     val: Expr = operand()
     tag: Expr = operand()
+    scope: str = attr(default="gpu")
+
+
+@define("warp.trap")
+class Trap(Op):
+    """Ends the launch as failed where ``where`` holds (PTX ``trap``): for waits that nothing else would end.
+
+    The process can launch nothing more on this GPU; the emulator reports it as an error.
+    """
+
+    where: Expr = operand()

@@ -22,6 +22,7 @@ from . import ptx_ops as ptx
 from .arch import check_products, needed_arch
 from .names import comment
 from .printer import Printer
+from .ptx_helper import Helper
 
 if TYPE_CHECKING:
     import jinja2
@@ -36,7 +37,7 @@ class Kernel:
     """A printed kernel and what it needs around it."""
 
     text: str
-    helpers: tuple[ptx.Helper, ...]
+    helpers: tuple[Helper, ...]
     templates: frozenset[str]
     includes: frozenset[str]
 

@@ -42,6 +42,8 @@ from .expr_c import (
 )
 from .names import Names, comment
 from .printer_async import STATEMENTS, try_wait
+from .ptx_helper import Helper
+from .ptx_tagged import LD_TAGGED, LD_TAGGED_WHERE
 
 _HINTS: Final = {"cg": ("__ldcg", "__stcg"), "cs": ("__ldcs", "__stcs"), "nc": ("__ldg", "")}
 _C_OPS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^", "shl": "<<",
@@ -58,7 +60,7 @@ class Printer:
     def __init__(self, func: w.Func) -> None:
         self.func = func
         self.names = Names(ptx.RESERVED | {func.symbol})
-        self.helpers: dict[str, ptx.Helper] = {}
+        self.helpers: dict[str, Helper] = {}
         self.templates: set[str] = set()
         self.includes: set[str] = set()
         self.maps = {key: f"{key[0].name} map{i}" for i, key in enumerate(tensor_maps(func))}
@@ -108,7 +110,7 @@ class Printer:
             self.includes.add(INCLUDES[dtype.name])
         return dtype.c
 
-    def call(self, helper: ptx.Helper, *args: str, template: str = "") -> str:
+    def call(self, helper: Helper, *args: str, template: str = "") -> str:
         """A call of a helper, which is then printed before the kernel."""
         self.helpers[helper.name] = helper
         if "Regs<" in helper.text:
@@ -307,9 +309,9 @@ def _ld_tagged(p: Printer, op: LdTagged) -> None:
     dtype = op.buf.dtype
     at = p.address(op.buf, op.index)
     if op.where is None or op.other is None:
-        text = p.call(ptx.LD_TAGGED[dtype.bits], at)
+        text = p.call(LD_TAGGED[dtype.bits, op.scope], at)
     else:
-        text = p.call(ptx.LD_TAGGED_WHERE[dtype.bits], at, p.expr(op.where), p.value(op.other, dtype))
+        text = p.call(LD_TAGGED_WHERE[dtype.bits, op.scope], at, p.expr(op.where), p.value(op.other, dtype))
     p.define_all(op.out, f"Regs<{dtype.c}, 2>", text, ["{}.v[0]", "{}.v[1]"])
 
 

@@ -14,10 +14,11 @@ from sparsegen.ir.numbers.registers import at_launch
 from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
 from sparsegen.ir.warp_launch import LaunchNext, LaunchWait
-from sparsegen.ir.warp_tagged import StTagged
+from sparsegen.ir.warp_tagged import StTagged, Trap
 
 from . import ptx_ops as ptx
 from .expr_c import PRIMARY, UNSIGNED, CText, join, render
+from .ptx_tagged import ST_TAGGED, TRAP
 
 if TYPE_CHECKING:
     from .printer import Printer
@@ -102,7 +103,7 @@ def _set_registers(p: Printer, op: wg.SetRegisters) -> str:
 def _st_tagged(p: Printer, op: StTagged) -> str:
     dtype = op.buf.dtype
     values = (p.typed(e, dtype).within(PRIMARY) for e in (op.val, op.tag))
-    return p.call(ptx.ST_TAGGED[dtype.bits], p.address(op.buf, op.index), *values)
+    return p.call(ST_TAGGED[dtype.bits, op.scope], p.address(op.buf, op.index), *values)
 
 
 #: Ops that define nothing and print as one statement: its text.
@@ -119,6 +120,7 @@ STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.MbarArrive: _mbar_arrive,
     w.CpArrive: lambda p, op: p.call(ptx.CP_ARRIVE, p.address(op.bars, op.index)),
     StTagged: _st_tagged,
+    Trap: lambda p, op: p.call(TRAP, p.expr(op.where)),
     LaunchNext: lambda p, op: p.call(ptx.LAUNCH_NEXT),
     LaunchWait: lambda p, op: p.call(ptx.LAUNCH_WAIT),
     wc.ClusterBarrier: lambda p, op: p.call(ptx.CLUSTER_BARRIER),

@@ -8,12 +8,15 @@ that nvcc may move them; what touches memory or order is ``asm volatile`` with a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.fragments import SHAPES, SPARSE, named, signature
 from sparsegen.ir.types import DTYPES, DType, bf16, f16
+
+from .ptx_helper import Helper
+from .ptx_helper import function as _function
+from .ptx_tagged import LD_TAGGED, LD_TAGGED_WHERE, ST_TAGGED, TRAP
 
 _DEVICE: Final = "__device__ __forceinline__"
 _CONSTRAINT: Final = {"f64": "d", "f32": "f", "u32": "r", "s32": "r"}
@@ -22,24 +25,6 @@ _SMEM: Final = '"r"((unsigned)__cvta_generic_to_shared({}))'
 REGS: Final = "template <typename T, int n> struct Regs { T v[n]; };  // what an instruction leaves in n registers"
 PARAM: Final = "template <typename T, int n> struct Param { T v[n]; };  // a table in the kernel's parameters"
 TENSOR_MAP: Final = "struct alignas(128) TensorMap { unsigned long long v[16]; };  // CUDA's CUtensorMap"
-
-
-@dataclass(frozen=True)
-class Helper:
-    """A device function: its name and its text."""
-
-    name: str
-    text: str
-
-
-def _function(result: str, name: str, params: str, instruction: str, outs: str = "", ins: str = "", *,
-              memory: bool = True, before: str = "", after: str = "", template: str = "") -> Helper:  # fmt: skip
-    operands = f"{outs} : {ins}" if outs else f": {ins}" if ins else ":"
-    clobber = ' : "memory"' if memory and (outs or ins) else ': "memory"' if memory else ""
-    lines = [f'asm{" volatile" if memory else ""}("{instruction}" :{" " if outs else ""}{operands}{clobber});']
-    lines = [s for s in (before, *lines, after) if s]
-    head = [f"template <{template}>"] if template else []
-    return Helper(name, "\n".join([*head, f"{_DEVICE} {result} {name}({params}) {{", *(f"  {s}" for s in lines), "}"]))
 
 
 def _group(first: int, count: int) -> str:
@@ -134,33 +119,6 @@ SCAN: Final = _function(
     "unsigned", "scan_up", "unsigned v, unsigned by",
     r"{\n\t.reg .pred p;\n\t.reg .b32 t;\n\tshfl.sync.up.b32 t|p, %0, %1, 0, -1;\n\t@p add.u32 %0, %0, t;\n\t}",
     outs='"+r"(v)', ins='"r"(by)', after="return v;")  # fmt: skip
-
-
-def _tagged(bits: int, c: str, constraint: str) -> tuple[Helper, Helper, Helper]:
-    """A value and its tag loaded, stored, and loaded under a predicate, as one word of twice their width: only that is
-    never seen in halves."""
-    word, pair = f".b{2 * bits}", f'"={constraint}"(d.v[0]), "={constraint}"(d.v[1])'
-    load = _function(
-        f"Regs<{c}, 2>", f"ld_tagged_{2 * bits}", f"const {c}* cell",
-        rf"{{\n\t.reg {word} q;\n\tld.relaxed.gpu.global{word} q, [%2];\n\tmov{word} {{%0, %1}}, q;\n\t}}",
-        outs=pair, ins='"l"(cell)', before=f"Regs<{c}, 2> d;", after="return d;")  # fmt: skip
-    where = _function(
-        f"Regs<{c}, 2>", f"ld_tagged_{2 * bits}_where", f"const {c}* cell, bool there, {c} other",
-        rf"{{\n\t.reg {word} q;\n\t.reg .pred p;\n\tsetp.ne.b32 p, %3, 0;\n\tmov{word} q, {{%4, %5}};\n\t"
-        rf"@p ld.relaxed.gpu.global{word} q, [%2];\n\tmov{word} {{%0, %1}}, q;\n\t}}",
-        outs=pair, ins=f'"l"(cell), "r"((int)there), "{constraint}"(({c})0), "{constraint}"(other)',
-        before=f"Regs<{c}, 2> d;", after="return d;")  # fmt: skip
-    store = _function(
-        "void", f"st_tagged_{2 * bits}", f"{c}* cell, {c} value, {c} tag",
-        rf"{{\n\t.reg {word} q;\n\tmov{word} q, {{%1, %2}};\n\tst.relaxed.gpu.global{word} [%0], q;\n\t}}",
-        ins=f'"l"(cell), "{constraint}"(value), "{constraint}"(tag)')  # fmt: skip
-    return load, store, where
-
-
-_TAGGED: Final = {32: _tagged(32, "unsigned", "r"), 64: _tagged(64, "unsigned long long", "l")}
-LD_TAGGED: Final = {bits: made[0] for bits, made in _TAGGED.items()}
-ST_TAGGED: Final = {bits: made[1] for bits, made in _TAGGED.items()}
-LD_TAGGED_WHERE: Final = {bits: made[2] for bits, made in _TAGGED.items()}
 LAUNCH_NEXT: Final = _function("void", "launch_next", "", "griddepcontrol.launch_dependents;")
 LAUNCH_WAIT: Final = _function("void", "launch_wait", "", "griddepcontrol.wait;")
 MOVMATRIX: Final = _function(
@@ -293,14 +251,15 @@ def wgmma(dtype: DType, cols: int, form: str = "") -> Helper:
 
 FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR_INIT, MBAR_ARRIVE, CP_ARRIVE,
                 MBAR_EXPECT, MBAR_TRY_WAIT, MBAR_TEST_WAIT, BULK_COPY, TENSOR_COPY, PRMT, MOVMATRIX, PACK, TO_TF32,
-                WIDEN_E4M3, ADD_F16X2, EXP2, CLOCK, SCAN, LAUNCH_NEXT, LAUNCH_WAIT, CLUSTER_BARRIER, PEER,
+                WIDEN_E4M3, ADD_F16X2, EXP2, CLOCK, TRAP, SCAN, LAUNCH_NEXT, LAUNCH_WAIT, CLUSTER_BARRIER, PEER,
                 CLUSTER_ARRIVE, CLUSTER_TRY_WAIT, WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT,
                 *SET_REGISTERS.values(), *QUOTIENT.values())  # fmt: skip
 
 
 def all_helpers() -> tuple[Helper, ...]:
     """Every device function there is (the tests compile and count them), of warpgroups' products two widths."""
-    return (*FIXED, *LD_TAGGED.values(), *ST_TAGGED.values(), *(cp_async(n) for n in (4, 8, 16)),
+    return (*FIXED, *LD_TAGGED.values(), *LD_TAGGED_WHERE.values(), *ST_TAGGED.values(),
+            *(cp_async(n) for n in (4, 8, 16)),
             *(ldmatrix(n, t) for n in (1, 2, 4) for t in (False, True)),
             *(mma(s) for s in (*SHAPES, *SPARSE)), *(cluster_st(n) for n in (4, 8, 16)),
             *(wgmma(t, n, form) for form in WGMMA_FORMS for t in (f16, bf16) for n in (8, 64)))  # fmt: skip

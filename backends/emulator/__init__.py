@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,22 @@ from sparsegen.ir.warp_tagged import StTagged
 from .compile import Program, compile_func
 from .globalmem import Global
 from .machine import Ended, Machine, Run, Window
+from .ranks import Rank, by_turns
 from .report import Conflict, Finding, Report, Traffic
 
-__all__ = ["ALL", "COUNTING", "Conflict", "Finding", "Report", "Tally", "Traffic", "Window", "run", "tally"]
+__all__ = [
+    "ALL",
+    "COUNTING",
+    "Conflict",
+    "Finding",
+    "Report",
+    "Tally",
+    "Traffic",
+    "Window",
+    "run",
+    "run_ranks",
+    "tally",
+]
 
 #: Every checker; each can be left out by name.  ``conflicts`` is the analysis of bank conflicts and sectors.
 ALL = frozenset({"bounds", "uninit", "race", "async", "collective", "global", "promise", "conflicts"})
@@ -71,6 +84,22 @@ def run(
         if state.stopped:
             break
     return _report(state)
+
+
+def run_ranks(
+    ranks: Sequence[Sequence[tuple[w.Func, Mapping[str, Any]]]], *, seed: int = 0, checks: Iterable[str] = ALL
+) -> list[list[Report]]:
+    """Runs launches (a kernel and its ``args``) of several GPUs, each one's in order, while those of others run.
+
+    An array that several are given is memory that all reach.  They hand each other tagged cells alone: no race between
+    plain accesses of different GPUs is looked for.  ``seed`` also picks who runs ahead.  A report for each launch.
+    """
+    states = [[Run(compile_func(func), frozenset(checks), seed, {}) for func, _ in launches] for launches in ranks]
+    for mine, launches in zip(states, ranks, strict=True):
+        for state, (_, args) in zip(mine, launches, strict=True):
+            _bind(state, args, frozenset())
+    by_turns([Rank(mine) for mine in states], seed)
+    return [[_report(state) for state in mine] for mine in states]
 
 
 @dataclass(frozen=True)

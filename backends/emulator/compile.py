@@ -27,7 +27,7 @@ from sparsegen.ir.warp_launch import LaunchNext, LaunchWait
 from sparsegen.ir.warp_matrix import MmaSp, MovMatrix
 from sparsegen.ir.warp_pairs import AddF16x2, WidenE4m3
 from sparsegen.ir.warp_quotient import Quotient
-from sparsegen.ir.warp_tagged import LdTagged, StTagged
+from sparsegen.ir.warp_tagged import LdTagged, StTagged, Trap
 
 from . import access, atomics, bulk_copies, cluster, mma, order, registers, scalars, tagged, warpgroup
 from .control import Context, Flow, Label
@@ -281,6 +281,7 @@ _STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any],
     Red: (atomics.step, None),
     LdTagged: (tagged.ld, None),
     StTagged: (tagged.st, None),
+    Trap: (scalars.trap, "trap"),
     w.CpCommit: (lambda op, sc: lambda g: g.m.copies.commit(g), "cp_commit"),
     w.CpWait: (lambda op, sc: lambda g: g.m.copies.wait(g, op.pending), "cp_wait"),
     w.SyncWarp: (order.sync, "sync"),

@@ -139,6 +139,13 @@ class Machine:
     # -------------------------------------------------------------------------------------------- running
     def go(self) -> None:
         """Runs all warps to their end, or to a deadlock."""
+        self.begin()
+        while self.turn():
+            pass
+        self.end()
+
+    def begin(self) -> None:
+        """All warps are at their start."""
         start = self._first()
         if self.seed and self.W > 1:  # another order: some warps go ahead of the others
             keep = np.array([self.rng.random() < 0.5 for _ in range(self.W)])
@@ -146,12 +153,19 @@ class Machine:
                 self.push(start.split(keep), 0)
         self.push(start, 0)
         self.crowd = self.crowd or self.drifts
+
+    def turn(self) -> bool:
+        """Some warps go on, to where they meet others or wait; false if none can."""
+        if self.dead or (g := self._next()) is None:
+            return False
         with np.errstate(all="ignore"):
-            while not self.dead:
-                g = self._next()
-                if g is None:
-                    break
-                self._advance(g)
+            self._advance(g)
+        return True
+
+    def end(self) -> None:
+        """Warps that are left wait in vain; what has been counted is the launch's."""
+        if not self.dead and (self.waiting or self.barriers or self.products.parked):
+            self._deadlock()
         for counts, visits in zip(self.prog.visits, self.visits, strict=True):
             for name, n in counts.items():
                 self.cnt[name] += n * visits
@@ -212,8 +226,6 @@ class Machine:
             self.bulk.run()
             return self._next()
         if not self.ready:
-            if self.waiting or self.barriers or self.products.parked:
-                self._deadlock()
             return None
         able = self._ahead() if self.drifts else self.ready
         if len(able) == 1:

@@ -15,6 +15,7 @@ from sparsegen.ir.types import DType, e4m3, f16, f32, pred, u16, u32
 from sparsegen.ir.warp_matrix import MovMatrix
 from sparsegen.ir.warp_pairs import AddF16x2, WidenE4m3
 from sparsegen.ir.warp_quotient import Quotient
+from sparsegen.ir.warp_tagged import Trap
 
 from .values import LANES, Fn, bits, choose, from_bits, held, load, number, operand, predicate, wrap
 
@@ -327,6 +328,19 @@ def clock(op: w.Clock, sc: Scope) -> Step:
         g.m.run.clock_reads += 1
 
     return clock
+
+
+def trap(op: Trap, sc: Scope) -> Step:
+    where, info = predicate(op.where, sc.slots), sc.info(op)
+
+    def trap(g: Group) -> None:
+        bad = g.full() & where(g.env)
+        if bad.any():
+            g.m.find("trap", info, "the launch ends here as failed", "look for what was waited for, or asked, in vain",
+                     bad=bad, row=g.rows[:, None], lane=LANES)  # fmt: skip
+            g.m.abort()
+
+    return trap
 
 
 def ballot(op: w.Ballot, sc: Scope) -> Step:

@@ -11,6 +11,11 @@ SparseRowwise    columns: Shard(1)             Shard(-1) -> Partial() -> sum    
 
 The part of a rank is a layer like any other, with hooks: it has kernels and a state_dict of its own, and the
 ``in_features`` and ``out_features`` of the part.  The gradient of an x that all ranks have is summed over them.
+Small sums (of 16-bit floats or f32, up to 1 MB that a GPU gets) are made by a launch of our own where the GPUs of a
+mesh, up to 8, reach each other's memory (:mod:`sparsegen.distributed.sums`): all ranks get equal numbers, added in the
+order of ranks in f32 and rounded once.  Who waits there for a rank that is gone ends with a launch failure, when the
+timeout of the process group is over.  CUDA graphs with such sums are to be replayed one after another, as all ranks do.
+Other sums, and those that ``torch.compile`` puts in its graphs, are NCCL's.
 A QuantizedLinear has the scales of its rows, and by columns each rank quantises its own part of x; of a FusedLinear
 each layer is split.
 """
@@ -28,6 +33,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from sparsegen.callsite import located, user_loc
+from sparsegen.distributed.sums import near_sums
 from sparsegen.ir.errors import DeviceError, ProductError
 from sparsegen.torch.fused import FusedLinear
 from sparsegen.torch.linear import SparseLinear
@@ -103,6 +109,9 @@ class _Sparse:
         # by columns the outputs of fused layers are summed at once, before they are parted
         at = _whole(layer) if self.axis and self.output_layouts == (Replicate(),) else layer
         at.register_forward_pre_hook(partial(self._before, mesh))
+        summed = self.axis == 1 and self.output_layouts == (Replicate(),) and self.use_local_output
+        if summed:
+            near_sums(mesh.get_group(), _device(mesh))  # which all ranks make together
         at.register_forward_hook(partial(self._after, mesh))
 
     def finish(self, layer: Any, mesh: Any) -> None:
@@ -143,8 +152,7 @@ class _Sparse:
             if self.output_layouts == (Replicate(),) and self.axis == 1:
                 if y.requires_grad:
                     return _Sum.apply(y, mesh.get_group())
-                dist.all_reduce(y, group=mesh.get_group())
-                return y
+                return _summed(y, mesh.get_group())
         y = DTensor.from_local(y, mesh, self.made, run_check=False)
         return self._prepare_output_fn(self.output_layouts, self.use_local_output, layer, y, mesh)
 
@@ -177,9 +185,7 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, y: Any, group: Any) -> Any:
-        y = y.clone()
-        dist.all_reduce(y, group=group)
-        return y
+        return _summed(y, group, kept=True)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -200,6 +206,23 @@ class _SumOfGradients(torch.autograd.Function):
         grad = grad.contiguous().clone()
         dist.all_reduce(grad, group=ctx.group)
         return grad, None
+
+
+def _summed(y: Any, group: Any, *, kept: bool = False) -> Any:
+    """The sum of all ranks' y, which is not written where it is ``kept``; graphs of ``torch.compile`` have NCCL's."""
+    if not torch.compiler.is_compiling():
+        near = near_sums(group, y.device)
+        if near is not None and near.take(y.shape, y.dtype):
+            return near(y)
+    y = y.clone() if kept else y
+    dist.all_reduce(y, group=group)
+    return y
+
+
+def _device(mesh: Any) -> Any:
+    """That of this rank."""
+    cuda = mesh.device_type == "cuda"
+    return torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device(mesh.device_type)
 
 
 def _whole(layer: Any) -> Any:

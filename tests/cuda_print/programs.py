@@ -360,10 +360,11 @@ def registers() -> w.Func:
     return dataclasses.replace(shell, params=(last,), body=b.ops())
 
 
-def cells() -> w.Func:
+def cells(scope: str = "gpu") -> w.Func:
     """Six blocks that run together: each waits for a number of every lane of the block before it, turn by turn."""
     blocks, turns, threads = 6, 3, 64
-    b, shell = Builder(Loc("folder/heat2d.py", 12)), w.Func("cells", (), (), (blocks, 1, 1), threads, (), together=True)
+    symbol = "cells" if scope == "gpu" else f"cells_{scope}"
+    b, shell = Builder(Loc("folder/heat2d.py", 12)), w.Func(symbol, (), (), (blocks, 1, 1), threads, (), together=True)
     at = shell.builtins()
     kept = {t: Buffer(f"cells_{t}", t, 2 * turns * blocks * threads, "global") for t in (u32, u64)}
     given = {t: Buffer(f"in_{t}", t, blocks * threads, "global") for t in kept}
@@ -377,18 +378,23 @@ def cells() -> w.Func:
         for turn in range(turns):
             tag = b.convert(b.name(at["tid"] + (turn + 5), "tag"), t)
             first = turn * blocks
-            b.st_tagged(buf, ((first + at["bx"]) * threads + at["tid"]) * 2, b.ld(mine, 0), tag)
+            b.st_tagged(buf, ((first + at["bx"]) * threads + at["tid"]) * 2, b.ld(mine, 0), tag, scope)
             with b.loop():
                 index = ((first + before) * threads + at["tid"]) * 2
-                cell, found = (
-                    b.ld_tagged(buf, index) if turn else b.ld_tagged(buf, index, at["tid"].lt(threads - 5), tag)
-                )
+                asked = (None, None) if turn else (at["tid"].lt(threads - 5), tag)
+                cell, found = b.ld_tagged(buf, index, *asked, scope)
                 b.st(got, 0, cell)
                 b.st(seen, 0, b.binary("sub", found, tag))
+                b.trap(b.convert(found, u32).eq(4000))  # a tag that there is not
                 b.break_if(b.convert(b.ld(seen, 0), u32).eq(0))
             b.st(mine, 0, b.binary("add", b.ld(mine, 0), b.ld(got, 0)))
             b.st(last[t], (first + at["bx"]) * threads + at["tid"], b.ld(mine, 0))
     return dataclasses.replace(shell, params=params, body=b.ops())
+
+
+def cells_sys() -> w.Func:
+    """The same, of blocks of several GPUs."""
+    return cells("sys")
 
 
 PROGRAMS: dict[str, Callable[[], w.Func]] = {
@@ -408,6 +414,7 @@ PROGRAMS: dict[str, Callable[[], w.Func]] = {
         clusters,
         registers,
         cells,
+        cells_sys,
     )
 }
 

@@ -38,6 +38,13 @@ TWO_LINES_OF_PTX = {
     "ld_tagged_128_where": ["setp.ne.b32", "mov.b128", "ld.relaxed.gpu.global.b128", "mov.b128"],
     "st_tagged_64": ["mov.b64", "st.relaxed.gpu.global.b64"],
     "st_tagged_128": ["mov.b128", "st.relaxed.gpu.global.b128"],
+    **{
+        f"{way}_tagged_{bits}_sys{end}": [*first, *(order if way == "ld" else reversed(order))]
+        for bits in (64, 128)
+        for way, end, first in (("ld", "", []), ("st", "", []), ("ld", "_where", ["setp.ne.b32", f"mov.b{bits}"]))
+        for order in ([f"{way}.relaxed.sys.global.b{bits}", f"mov.b{bits}"],)
+    },
+    "trap": ["setp.ne.b32"],
     "cluster_barrier": ["barrier.cluster.arrive.release.aligned", "barrier.cluster.wait.acquire.aligned"],
 }
 
@@ -85,7 +92,7 @@ def test_a_helper_is_one_instruction() -> None:
         instruction = asm[0][1]
         if h.name in TWO_LINES_OF_PTX:
             assert (
-                re.findall(r"(?:m?barrier|selp|shfl|add\.|mov\.|(?:ld|st)\.relaxed)[\w.]*", instruction)
+                re.findall(r"(?:m?barrier|selp|setp|shfl|add\.|mov\.|(?:ld|st)\.relaxed)[\w.]*", instruction)
                 == TWO_LINES_OF_PTX[h.name]
             ), instruction
         else:

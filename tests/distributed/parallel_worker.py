@@ -18,6 +18,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_modul
 
 import sparsegen as sg
 import sparsegen.torch as st
+from sparsegen.distributed.sums import near_sums
 
 
 class Block(torch.nn.Module):
@@ -88,6 +89,7 @@ def layers() -> None:
         near(rows(own(x, -1)), y)
         part: Any = parallelize_module(copy.deepcopy(whole), mesh(), st.SparseRowwise(input_layouts=Replicate()))
         near(part(x), y)
+        assert near_sums(mesh().get_group(), torch.device("cpu")) is None, "sums over gloo are gloo's"
         shared: Any = parallelize_module(copy.deepcopy(whole), mesh(), st.SparseRowwise(output_layouts=Shard(0)))
         near(shared(own(x[:4], -1)), own(y[:4], 0))
 

@@ -147,3 +147,32 @@ def test_a_condition_goes_with_a_tag() -> None:
 
     with pytest.raises(IRError, match="a tag goes with a condition"):
         verify(kernel(body, (cells,)))
+
+
+def test_a_trap_ends_the_launch() -> None:
+    """Where its condition holds in a lane of those that come there."""
+    out = glob("out", u32, 32)
+
+    def body(b: Any, v: Any) -> None:
+        with b.if_(v.lane.lt(7)):
+            b.trap(b.let("asked", v.lane.eq(at)))
+        b.st(out, v.lane, b.convert(b.name(v.lane + 1, "one"), u32))
+
+    at = 9
+    assert clean(kernel(body, (out,)))[0]["out"].all()
+    at = 5
+    assert faulty(kernel(body, (out,)), "trap", "in vain").errors[0].lane == 5
+
+
+def test_a_scope_has_a_name() -> None:
+    cells = glob("cells", u32, 64)
+    for scope in ("gpu", "sys", "cta"):
+
+        def body(b: Any, v: Any, scope: str = scope) -> None:
+            b.ld_tagged(cells, v.lane * 2, scope=scope)
+
+        if scope == "cta":
+            with pytest.raises(IRError, match=r"scope .cta. is unknown"):
+                verify(kernel(body, (cells,)))
+        else:
+            verify(kernel(body, (cells,)))

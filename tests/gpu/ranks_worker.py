@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 
 import sparsegen as sg
 import sparsegen.torch as st
+from sparsegen.distributed.sums import near_sums
 from tests.distributed.worker import heat, wave
 
 #: Between two ranks of 400 rows, and far from there.
@@ -107,6 +109,66 @@ def others(mesh: Any) -> None:
             torch.testing.assert_close(got, y, rtol=4e-3, atol=4e-3)
 
 
+def sums(mesh: Any) -> None:
+    """Small results of layers by columns are summed by a kernel of our own, in a graph too, as other ones by NCCL."""
+    rank, ranks, group = dist.get_rank(), dist.get_world_size(), mesh.get_group()
+    near = near_sums(group, torch.device("cuda", rank))
+    assert near is not None, "the GPUs of this machine reach each other"
+    made = torch.Generator("cuda").manual_seed(rank)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        for shape in ((1, 8), (16, 8192), (3, 4100), (16, 8192)):
+            assert near.take(shape, dtype)
+            y = torch.randn(shape, device="cuda", generator=made).to(dtype)
+            every = [torch.empty_like(y) for _ in range(ranks)]
+            dist.all_gather(every, y)
+            want = sum(part.float() for part in every).to(dtype)
+            for _ in range(5):
+                assert torch.equal(near(y), want)
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                on_side = near(y)
+            torch.cuda.current_stream().wait_stream(side)
+            assert torch.equal(on_side, want) and torch.equal(near(y), want)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                found = [near(y) for _ in range(3)]
+            for turn in range(4):
+                y.mul_(-1), want.mul_(-1)
+                graph.replay()
+                assert all(torch.equal(z, want) for z in found), f"replay {turn}"
+                assert torch.equal(near(y), want), "between replays"
+    assert not near.take((16, 1 << 20), torch.float16) and not near.take((3,), torch.float16)
+    dist.barrier()
+
+    linear = torch.nn.Linear(512, 1024, device="cuda", dtype=torch.float16)
+    for p in linear.parameters():
+        dist.broadcast(p.data, 0)
+    split: Any = parallelize_module(st.SparseLinear.from_linear(linear, 0.6), mesh, st.SparseRowwise())
+    x = (
+        torch.rand(2048, 512, device="cuda", dtype=torch.float16, generator=torch.Generator("cuda").manual_seed(1))
+        - 0.5
+    )
+    mine = x.chunk(ranks, -1)[rank].contiguous()
+    whole = split(mine)  # too many numbers, so by NCCL
+    torch.testing.assert_close(split(mine[:16].contiguous()), whole[:16], rtol=4e-3, atol=4e-3)
+    part = mine[:16].clone().requires_grad_()
+    split(part).square().sum().backward()
+    assert part.grad is not None and part.grad.abs().max() > 0
+
+
+def summing() -> None:
+    """Sums until somebody ends it."""
+    mesh: Any = init_device_mesh("cuda", (dist.get_world_size(),))
+    near: Any = near_sums(mesh.get_group(), torch.device("cuda", dist.get_rank()))
+    y = torch.ones(16, 8192, device="cuda")
+    for at in count():
+        near(y)
+        torch.cuda.synchronize()
+        if at == 3:
+            print("running", flush=True)
+
+
 def endless() -> None:
     """Steps until somebody ends it."""
     d = sg.distribute(sg.compile(heat, (300, 260), 8, backend="cuda"), (dist.get_world_size(),))
@@ -121,8 +183,17 @@ def endless() -> None:
 def main() -> None:
     folder, rank, ranks, what = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     torch.cuda.set_device(rank)
-    dist.init_process_group("nccl", init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
-    numbers(folder) if what == "numbers" else endless()
+    patience = timedelta(seconds=20 if what == "summing" else 600)
+    dist.init_process_group("nccl", init_method=f"file://{folder}/store", rank=rank, world_size=ranks, timeout=patience)
+    if what == "numbers":
+        numbers(folder)
+    elif what == "sums":
+        sums(init_device_mesh("cuda", (ranks,)))
+        print("equal")
+    elif what == "summing":
+        summing()
+    else:
+        endless()
     dist.destroy_process_group()
 
 

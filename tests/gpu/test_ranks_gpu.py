@@ -32,6 +32,25 @@ def test_runs_and_layers(tmp_path: Path) -> None:
             assert process.returncode == 0
 
 
+def test_sums_of_our_own(tmp_path: Path) -> None:
+    with started(tmp_path, 2, "sums", SCRIPT) as processes:
+        for process in processes:
+            assert "equal" in (text := said(process, 200)), text
+            assert process.returncode == 0
+
+
+def test_a_sum_whose_other_rank_is_gone(tmp_path: Path) -> None:
+    """The launch ends as failed when the group's patience is over, 20 s here."""
+    with started(tmp_path, 2, "summing", SCRIPT) as processes:
+        out = processes[0].stdout
+        assert out is not None and any(line == "running\n" for line in out)
+        os.kill(processes[1].pid, signal.SIGSTOP)
+        start = time.monotonic()
+        text = said(processes[0], 90)
+        assert time.monotonic() - start < 60, text
+        assert processes[0].returncode, text
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_a_rank_that_is_gone(tmp_path: Path, how: signal.Signals) -> None:
     """The other one waits in a receive on its GPU; it ends within a minute, and says why."""

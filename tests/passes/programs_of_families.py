@@ -16,10 +16,12 @@ from sparsegen.ir import tile as t
 from sparsegen.ir import tile_resident as te
 from sparsegen.ir import tile_tasks as tk
 from sparsegen.ir.expr import Value, as_expr
+from sparsegen.ir.kernels.all_reduce import AllReduceKernel
 from sparsegen.ir.module import Module
+from sparsegen.ir.op_all_reduce import AllReduce
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.text import print_module
-from sparsegen.ir.types import Buffer, s8, s32, u64
+from sparsegen.ir.types import Buffer, f16, s8, s32, u64
 from sparsegen.pipelines import lower
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.problems.stencil import StencilProblem
@@ -208,7 +210,13 @@ def surveyed() -> Any:
     return wave().with_sites(shot=sg.Source([[3.5, 4.25]]), rows=rows)
 
 
+def all_reduce() -> Module:
+    """A sum over three GPUs."""
+    return AllReduceKernel(4, 2).run(Module("all_reduce", (AllReduce("all_reduce", f16, 3, 1, 1000, 5),)))
+
+
 PROGRAMS: dict[str, Callable[[], Module]] = {
+    "all_reduce": all_reduce,
     **{family: partial(stencil, family) for family in FAMILIES},
     "update": update,
     "stream_update": lambda: updated(wave(boundary=frozen), (64, 128), 3, "stream levels=3 cols=4 rows=16"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparsegen.ir import tile as t
+from sparsegen.ir import tile_all_reduce as tar
 from sparsegen.ir import tile_attention as ta
 from sparsegen.ir import tile_bitmap as tb
 from sparsegen.ir import tile_bitmap_block as tbb
@@ -44,7 +45,7 @@ from sparsegen.ir.grid import Grid
 from sparsegen.ir.layout import layout
 from sparsegen.ir.node import Op
 from sparsegen.ir.spread import Products, Threads
-from sparsegen.ir.types import Buffer, bf16, f16, f32, f64, s8, s16, s32, u4, u8, u32
+from sparsegen.ir.types import Buffer, bf16, f16, f32, f64, s8, s16, s32, u4, u8, u32, u64
 
 #: Programs whose formula has no scalar, and the tile op that works it out.
 FORMULAS: dict[str, type[Op]] = {
@@ -55,6 +56,16 @@ FORMULAS: dict[str, type[Op]] = {
 PERIODIC = ((("periodic", 0.0),) * 2,) * 2
 
 WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
+    ("all_reduce", tar.AllReduce, {"dtype": s8}, "type of what is summed .* is unknown"),
+    ("all_reduce", tar.AllReduce, {"rank": 3}, "there is no rank 3 of 3"),
+    ("all_reduce", tar.AllReduce, {"patience": -1}, "patience -1 is negative"),
+    ("all_reduce", tar.AllReduce, {"theirs": (Buffer("theirs0", u64, 12000, "global", 16),)}, "1 buffers, of 2 to 8"),
+    ("all_reduce", tar.AllReduce, {"theirs": (Buffer("src", u64, 1000, "global"),) * 2}, "no place for every rank"),
+    ("all_reduce", tar.AllReduce, {"src": Buffer("epoch", u32, 4, "global")}, "@epoch is u32, not u64"),
+    ("all_reduce", tar.AllReduce, {"dst": Buffer("theirs0", u64, 12000, "global", 16)}, "has not the size of @src"),
+    ("all_reduce", tar.AllReduce, {"epoch": Buffer("src", u64, 1000, "global")}, "not a number for each block"),
+    ("all_reduce", tar.AllReduce, {"words": Buffer("epoch", u32, 4, "global")}, "is not one s32"),
+    ("all_reduce", t.Func, {"together": False}, "blocks of which not all run at the same time"),
     ("tiled", t.Func, {"threads": 2048}, "2048 threads; a block has"),
     ("tiled", t.Func, {"blocks": 0}, "0 blocks"),
     ("tiled", t.Alloc, {"slots": 3}, "3 slots of the layout take"),

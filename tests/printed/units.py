@@ -336,7 +336,7 @@ UNITS: dict[str, Callable[[], w.Func]] = {
     f.__name__: f for f in (loops, branches, negative, memory, ring, bulk, boxes, arrivals, meetings, bits, products,
                             matrices, warpgroups, sparse, atomics)
 } | {
-    name: programs.PROGRAMS[name] for name in ("scalars", "conversions", "clusters", "registers", "cells")
+    name: programs.PROGRAMS[name] for name in ("scalars", "conversions", "clusters", "registers", "cells", "cells_sys")
 }  # fmt: skip
 #: Programs whose words are packed numbers.
 PACKED = {"products", "bits", "matrices", "sparse"}

@@ -194,12 +194,12 @@ inline void mov_b128(cpu::Out<unsigned long long, 2> parts, unsigned __int128 q)
 }
 // Who asks lets the others run first: it may be waiting for what one of them has yet to store.
 template <typename Word> void ask(Word& q, const void* cell) {
-  if (reinterpret_cast<uintptr_t>(cell) % sizeof q) cpu::fault("ld.relaxed.gpu: %p is no multiple of %zu", cell, sizeof q);
+  if (reinterpret_cast<uintptr_t>(cell) % sizeof q) cpu::fault("ld.relaxed: %p is no multiple of %zu", cell, sizeof q);
   cpu::yield();
   memcpy(&q, cell, sizeof q);
 }
 template <typename Word> void tell(void* cell, Word q) {
-  if (reinterpret_cast<uintptr_t>(cell) % sizeof q) cpu::fault("st.relaxed.gpu: %p is no multiple of %zu", cell, sizeof q);
+  if (reinterpret_cast<uintptr_t>(cell) % sizeof q) cpu::fault("st.relaxed: %p is no multiple of %zu", cell, sizeof q);
   memcpy(cell, &q, sizeof q);
   ++cpu::progress;
 }
@@ -208,6 +208,11 @@ inline void ld_relaxed_gpu_global_b64(unsigned long long& q, const void* cell) {
 inline void ld_relaxed_gpu_global_b128(unsigned __int128& q, const void* cell) { ask(q, cell); }
 inline void st_relaxed_gpu_global_b64(void* cell, unsigned long long q) { tell(cell, q); }
 inline void st_relaxed_gpu_global_b128(void* cell, unsigned __int128 q) { tell(cell, q); }
+inline void ld_relaxed_sys_global_b64(unsigned long long& q, const void* cell) { ask(q, cell); }
+inline void ld_relaxed_sys_global_b128(unsigned __int128& q, const void* cell) { ask(q, cell); }
+inline void st_relaxed_sys_global_b64(void* cell, unsigned long long q) { tell(cell, q); }
+inline void st_relaxed_sys_global_b128(void* cell, unsigned __int128 q) { tell(cell, q); }
+inline void trap() { cpu::fault("a trap"); }
 
 // ---------------------------------------------------------------------------------------------- clusters
 inline void barrier_cluster_arrive_release_aligned() {
