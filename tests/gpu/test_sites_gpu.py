@@ -14,6 +14,16 @@ from tests.api.test_shots import ITEMS, flat, item_of, survey
 from tests.api.test_sites import SCHEDULES, SHAPES, STEPS, two
 
 pytestmark = pytest.mark.gpu
+#: How much two kernels of one formula may differ: nvcc joins other products and sums in each.
+ROUNDING = {"f64": 1e-13, "f32": 1e-5, "f16": 2e-3}
+
+
+def alike(made: list[Any], want: list[Any], dtype: str) -> None:
+    """Results and records are the same but for rounding."""
+    for a, b in zip(made, want, strict=True):
+        wide = b.astype(np.float64)
+        off = np.abs(a.astype(np.float64) - wide).max() / max(1.0, np.abs(wide).max())
+        assert off <= ROUNDING[dtype], off
 
 
 @pytest.mark.parametrize("boundary", [sg.periodic, sg.neumann], ids=str)
@@ -108,7 +118,7 @@ def test_fields_on_chip_have_the_numbers_of_one_step_a_launch(how: str, dtype: s
     for steps in (4, 1, 2, 7, 5):
         given = sg.compile(update, shape, steps, backend="reference").random()
         made = flat(k(**given, steps=steps))
-        assert all(np.array_equal(a, b) for a, b in zip(made, flat(single(**given, steps=steps)), strict=True))
+        alike(made, flat(single(**given, steps=steps)), dtype)
 
 
 def pond(shape: tuple[int, int], receivers: int, sources: int = 3) -> Any:
@@ -130,7 +140,7 @@ def test_any_number_of_steps_one_call_after_the_other() -> None:
     for steps in (40, 3, 64, 65, 1, 200, 40, 7):
         given = drawn(update, shape, steps)
         made = flat(k(**given, steps=steps))
-        assert all(np.array_equal(a, b) for a, b in zip(made, flat(single(**given, steps=steps)), strict=True))
+        alike(made, flat(single(**given, steps=steps)), "f32")
 
 
 def test_auto_keeps_small_fields_on_chip() -> None:
@@ -139,7 +149,7 @@ def test_auto_keeps_small_fields_on_chip() -> None:
     assert k.schedule.family == "resident"
     given = drawn(update, shape, 300)
     want = sg.compile(update, shape, 300, schedule="direct", backend="cuda")(**given)
-    assert all(np.array_equal(a, b) for a, b in zip(flat(k(**given)), flat(want), strict=True))
+    alike(flat(k(**given)), flat(want), "f32")
 
 
 def test_two_streams_and_a_graph_have_records_of_their_own() -> None:
