@@ -28,7 +28,8 @@ class Update(Op):
     (``frozen``: the edge cell).  ``levels`` time steps follow one another; of each field the newest levels are written,
     those that have not been read (:func:`sparsegen.ir.numbers.rows.newest`).  ``pitch``: elements from row to row of
     each parameter, in the order of :func:`parameters`, then of every level of each field where it would be written;
-    ``ghosts``: how many cells again beside each row of these (:class:`sparsegen.ir.grid.Grid`), none where left out.
+    ``ghosts``: how many cells again beside each row of these (:class:`sparsegen.ir.grid.Grid`), none where left out;
+    ``spare``: whether what lies behind the cells of a row of these is nobody's, so that whole pieces may be stored.
     ``binds``: what roles of its launches are called instead.  The formula's scalars are given for each time step.
 
     ``sources`` and ``receivers``: (name, field, sites) of groups of sites at which every time step adds numbers to a
@@ -54,6 +55,7 @@ class Update(Op):
     receivers: tuple[Sites, ...] = attr(default=())
     backwards: bool = attr(default=False)
     ghosts: tuple[int, ...] = attr(default=())
+    spare: tuple[bool, ...] = attr(default=())
 
     @property
     def grids(self) -> dict[str, Grid]:
@@ -155,6 +157,7 @@ def _update(op: Update, ctx: Context) -> None:
     ctx.need(len(op.pitch) == want, f"{len(op.pitch)} pitches for {want} arrays")
     ctx.need(min(op.pitch) >= op.shape[-1], f"rows of {op.shape[-1]} cells overlap at pitch {min(op.pitch)}")
     ctx.need(len(op.ghosts) in (0, want), f"ghosts of {len(op.ghosts)} of {want} arrays")
+    ctx.need(len(op.spare) in (0, want), f"what is spare of {len(op.spare)} of {want} arrays")
     wrong = f.problem(op.code, op.results, levels, ndim)
     ctx.need(wrong is None, str(wrong))
     groups = (*op.sources, *op.receivers)

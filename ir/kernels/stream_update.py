@@ -71,8 +71,10 @@ class StreamUpdate:
         params = o.parameters(op.fields, op.coefs)
         arrays = names([*(_title(name, level) for name, level in params),
                         *(f"{_title(name, level)}_new" for name, level in n.outputs)])  # fmt: skip
-        written = dict(zip(o.parameters(op.fields, ()), op.pitch[len(params) :], strict=True))
-        pitch_in, pitch_out = op.pitch[: len(params)], [written[made] for made in n.outputs]
+        spare = op.spare or (False,) * len(op.pitch)
+        behind = zip(op.pitch[len(params) :], spare[len(params) :], strict=True)
+        written = dict(zip(o.parameters(op.fields, ()), behind, strict=True))
+        pitch_in, pitch_out = op.pitch[: len(params)], [written[made][0] for made in n.outputs]
         buffers = tuple(
             Buffer(name, op.dtype, Grid(op.shape, pitch).size, "global")
             for name, pitch in zip(arrays, (*pitch_in, *pitch_out), strict=True)
@@ -99,6 +101,11 @@ class StreamUpdate:
         columns = [
             op.shape[1] if _sides(op, name)[1][0][0] == "periodic" else up(op.shape[1], wide)
             for (name, _), wide in zip(params, wide_in, strict=True)
+        ]
+        # nor does what is stored behind a row matter where that is nobody's
+        ends_out = [
+            up(op.shape[1], wide) if written[made][1] else op.shape[1]
+            for made, wide in zip(n.outputs, wide_out, strict=True)
         ]
         whole_in = not any(count % wide for count, wide in zip(columns, wide_in, strict=True))
         # a lane copies just what it reads, and stores it itself
@@ -138,7 +145,8 @@ class StreamUpdate:
                 return tw.Emit(
                     dst=outs[i], values=old.get(made, row[made[0]]), ring=own.get(made, of[made]), turn=turn,
                     at=loop.at, delay=n.above + n.below, lines=1, stages=stages, lead=(n.lead,), step=(n.step,),
-                    layout=place, grid=Grid(op.shape, pitch_out[i]), box=whole, vector=wide_out[i],
+                    layout=place, grid=Grid((op.shape[0], ends_out[i]), pitch_out[i]),
+                    box=(whole[0], (0, ends_out[i])), vector=wide_out[i],
                 )  # fmt: skip
 
             def levels(rows: bool) -> UpdateLevels:

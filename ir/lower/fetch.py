@@ -67,6 +67,11 @@ def _by_branch(cx: Context, op: t.Fetch) -> Callable[[], None]:
     for start, at in zip(starts, places, strict=True):
         column, here = across.piece(at) if across else (_column(op, at, vector), None)
         pieces.append((start, b.let("column", column), None if here is None else b.let("here", here)))
+    singles = [
+        (b.let("cell", map_index(cell, n, op.grid.sides[1]).index), b.let("local", place(local)), b.let("mine", mine))
+        for j in range(0, across.count if across else 0, 32)
+        for cell, local, mine in across.cells(cx.lane + j)
+    ]  # fmt: skip
 
     def turn() -> None:
         now = cx.resolve(op.turn)
@@ -76,11 +81,8 @@ def _by_branch(cx: Context, op: t.Fetch) -> Callable[[], None]:
             bring(cx, op.ring, to + place(start), op.src, row + column, vector, here)
 
         def single() -> None:
-            assert across is not None
-            for j in range(0, across.count, 32):
-                for cell, local, mine in across.cells(cx.lane + j):
-                    source = row + map_index(cell, n, op.grid.sides[1]).index
-                    bring(cx, op.ring, to + place(local), op.src, source, 1, b.let("mine", mine))
+            for cell, local, mine in singles:
+                bring(cx, op.ring, to + local, op.src, row + cell, 1, mine)
 
         cx.guard(clear.eq(0), single)
 

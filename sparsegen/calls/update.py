@@ -121,8 +121,9 @@ class UpdateCalls(GridCalls):
 
         def bound(size: int, roles: Sequence[str], arrays: Mapping[str, str], *copied: Any) -> Step:
             variant = tuple(pitch(arrays[r]) if r in arrays else cols for r in roles)
-            ghosts = tuple(beside * arrays.get(r, r).startswith("ws.") for r in roles) if wide else ()
-            layouts = Layouts(variant, ghosts) if any(ghosts) else variant
+            own = tuple(arrays.get(r, r).startswith("ws.") for r in roles) if wide else ()
+            ghosts = tuple(beside * one for one in own) if beside else ()
+            layouts = Layouts(variant, ghosts, () if beside else own) if any(own) else variant
             return Step.of(programs.get(size, layouts, *copied), arrays)
 
         def copy(source: str, to: str, *how: Any) -> Part:  # copies take the roles of the first field

@@ -34,10 +34,12 @@ from sparsegen.sizes import ITEMSIZE, padded_pitch
 
 
 class Layouts(NamedTuple):
-    """How arrays of a pass lie in memory: elements from row to row of each, and ghosts beside each row (none: ())."""
+    """How arrays of a pass lie in memory: elements from row to row of each, ghosts beside each row (none: ()), whether
+    what lies behind the cells of a row is nobody's (of no array: ())."""
 
     pitch: tuple[int, ...]
     ghosts: tuple[int, ...] = ()
+    spare: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class UpdateProblem(Problem):
         op = o.Update(
             symbol(update.name), shape, DTYPES[update.dtype], update.fields, update.coefs, update.code, update.results,
             update.radius, tuple(map(_specs, update.sides)), _specs(update.coef_sides),
-            layouts.pitch, loc=update.loc, ghosts=layouts.ghosts,
+            layouts.pitch, loc=update.loc, ghosts=layouts.ghosts, spare=layouts.spare,
             sources=_groups(update.sources), receivers=_groups(update.receivers),
             backwards=self.backwards and bool(update.sites),
         )  # fmt: skip

@@ -86,6 +86,12 @@ def _ghosts(program: Program) -> dict[str, int]:
     return {role: grid.ghosts for role, grid in op.grids.items() if grid.ghosts} if isinstance(op, Update) else {}
 
 
+def _spare(program: Program) -> set[str]:
+    """The roles of arrays of which what lies behind the cells of a row is nobody's."""
+    (op,) = program.op.funcs
+    return {role for role, spare in zip(op.roles, op.spare, strict=False) if spare} if isinstance(op, Update) else set()
+
+
 def _around(rows: HostArray, ghosts: int) -> HostArray:
     """Rows with so many of their last cells before the first one, and of the first ones behind the last."""
     return np.pad(rows, ((0, 0), (ghosts, ghosts)), mode="wrap")
@@ -95,12 +101,12 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
     """One pass on ``given`` (by role): each result, packed, and the report of each launch by its kernel.
 
     The pass runs on rows as far apart as it was lowered for, with their ghosts.  With ``checks`` every checker is on,
-    and a write between the rows of a result, a ghost that is not as its cell, or an integer of the workspace that is
-    not left as zero, is an error as well.
+    and a write between the rows of a result (where that is not spare), a ghost that is not as its cell, or an integer
+    of the workspace that is not left as zero, is an error as well.
     """
     program = with_rows(program, program.steps)
     apart, timed, fields, made = pitches(program), rows_of(program), dict[str, HostArray](), dict[str, HostArray]()
-    ghosts = _ghosts(program)
+    ghosts, spare = _ghosts(program), _spare(program)
     first = next(given[role] for role in (*apart, *given) if role in given)  # tables, which are flat, come later
     cols = first.shape[-1]
     for role, param in buffers(program.warp):
@@ -126,7 +132,7 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
         if role in made:
             both, beside = made[role].reshape(-1, pitch), ghosts.get(role, 0)
             wide, own = cols + 2 * beside, np.ascontiguousarray(both[:, beside : beside + cols])
-            if checks and not (both[:, wide:] == _UNTOUCHED).all():
+            if checks and role not in spare and not (both[:, wide:] == _UNTOUCHED).all():
                 what = "elements between the rows of the output are written"
                 _found(reports, program, "bounds", role, what, "report it: a store is not clipped")
             if checks and not np.array_equal(both[:, :wide], _around(own, beside), equal_nan=True):
