@@ -110,7 +110,7 @@ def arrays(
 
 def _alone(parts: tuple[Any, ...]) -> Any:
     """The parts, or what they are if there is one."""
-    return parts if len(parts) > 1 else parts[0]
+    return parts[0] if len(parts) == 1 else parts
 
 
 def begun(update: Update, given: dict[str, Any], out: Any, steps: int) -> tuple[dict[str, Any], Any]:

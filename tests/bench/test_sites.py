@@ -33,10 +33,8 @@ def test_sites_lie_between_cells_and_in_the_small_field_too(case: Case) -> None:
     assert (plain.shape, plain.steps) == (case.shape, case.steps)
     small = update_run.SMALL[len(case.shape)]
     for group in update(case).sites:
-        assert (group.points % 1 > 0).all() and (group.points > 0).all()
-        assert (group.points < np.array(case.shape) - 1).all() and len(np.unique(group.points, axis=0)) == len(
-            group.points
-        )
+        assert (group.points % 1 > 0).all() and len(np.unique(group.points, axis=0)) == len(group.points)
+        assert (group.points > 0).all() and (group.points < np.array(case.shape) - 1).all()
     for group, there in zip(update(case).sites, sites.moved(update(case), case.shape, small).sites, strict=True):
         assert np.allclose(there.points / (np.array(small) - 1), group.points / (np.array(case.shape) - 1))
     kernel = sg.compile(sites.moved(update(case), case.shape, small), small, 2, backend="reference")
@@ -57,6 +55,19 @@ def test_the_small_field_stays_on_chip() -> None:
     for case in updates.cases(["sites"])[-2:]:
         kernel = sg.compile(case.stencil, case.shape, case.steps, "h200", "emulator", case.schedule)
         assert kernel.schedule.family == "resident"
+
+
+@pytest.mark.parametrize("case", WITH[::2], ids=lambda case: case.name)
+def test_its_schedules_are_right_on_the_small_field(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ready(what: Any, shape: tuple[int, ...], schedule: str, steps: int) -> Any:
+        return sg.compile(what, shape, steps, "h200", "emulator", schedule)
+
+    monkeypatch.setattr(Lab, "__init__", lambda _: None)
+    monkeypatch.setattr(update_run, "ready", ready)
+    bench = update_run.Updates(Lab())
+    fast, small, direct = bench.build(case)
+    assert fast.schedule.family == small.schedule.family and fast.update == direct.update
+    assert bench._small(small, 1) <= TOLERANCE[fast.update.dtype]
 
 
 class Compiled:
