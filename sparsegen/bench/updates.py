@@ -5,6 +5,7 @@ targets     waves, reactions and flows, periodic, against figures for an H200 an
 boundaries  frozen, dirichlet and neumann against periodic
 odd         sizes that nothing divides against those of ``targets``
 onchip      small fields that stay in registers for all steps of a call
+sites       waves with a source and receivers against the same without
 ==========  =========================================================================================================
 
 Systems of several fields must reach a multiple of what they do with one time step a pass.
@@ -18,12 +19,12 @@ from functools import cache
 from typing import Any, Final
 
 import sparsegen as sg
-from sparsegen.bench import onchip
+from sparsegen.bench import onchip, sites
 from sparsegen.bench.stencil_run import Case, Share
 from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.dsl.update import Update
 
-PARTS: Final = ("targets", "boundaries", "odd", "onchip")
+PARTS: Final = ("targets", "boundaries", "odd", "onchip", "sites")
 BORDERS: Final = (frozen, dirichlet(0.5), neumann)
 #: Share of the row compared with: a border, an odd size; several steps a pass over one.
 BORDER, ODD_SIZE, LEVELS = 0.85, 0.9, 2.5
@@ -131,15 +132,16 @@ FORMS: Final = (
 )
 #: Those that are measured with borders and at odd sizes.
 _BORDERED: Final = FORMS[:3]
-#: Time steps of a call: passes of usual lengths divide them.
+#: Time steps of a call: passes of usual lengths divide them; and of one whose field stays on chip with its sites.
 STEPS: Final = {2: 120, 3: 24}
+ON_CHIP: Final = 300
 
 
 @cache
-def update(name: str, boundary: BoundarySpec = periodic) -> Update:
-    """One of FORMS."""
+def update(name: str, boundary: BoundarySpec = periodic, dtype: str | None = None) -> Update:
+    """One of FORMS, perhaps in another type."""
     form = next(form for form in FORMS if form.name == name)
-    made = sg.stencil(dtype=form.dtype, boundary=boundary)(form.formula)
+    made = sg.stencil(dtype=dtype or form.dtype, boundary=boundary)(form.formula)
     assert isinstance(made, Update)
     return made
 
@@ -186,7 +188,18 @@ def _odd() -> list[Case]:
     return cases
 
 
+def _sites() -> list[Case]:
+    of = {form.name: case(form, "sites") for form in _BORDERED}
+    wave, volume = of["wave"], of["acoustic, order 8"]
+    small = replace(wave, stencil=update("wave", dtype="f32"), shape=(1024, 1024), steps=ON_CHIP)
+    return [
+        volume, *(sites.surveyed(volume, (1, edge, edge), sites.LARGE) for edge in (32, 256)),
+        wave, *(sites.surveyed(wave, counts, sites.LARGE) for counts in ((1, 1000), (4, 2000))),
+        small, sites.surveyed(small, (1, 200), sites.ON_CHIP),
+    ]  # fmt: skip
+
+
 def cases(parts: Sequence[str]) -> list[Case]:
     """The cases of some parts, in the order of PARTS."""
-    made = {"targets": _targets, "boundaries": _boundaries, "odd": _odd, "onchip": onchip.cases}
+    made = {"targets": _targets, "boundaries": _boundaries, "odd": _odd, "onchip": onchip.cases, "sites": _sites}
     return [one for part in PARTS if part in parts for one in made[part]()]

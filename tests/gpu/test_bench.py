@@ -12,7 +12,7 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.backends.reference.stencil import run
-from sparsegen.bench import generated, report, stencils, suites
+from sparsegen.bench import generated, report, sites, stencils, suites, updates
 from sparsegen.bench.harness import TOLERANCE
 from sparsegen.bench.lab import Lab
 from sparsegen.bench.magicube import LIBRARIES, VectorCase
@@ -21,6 +21,7 @@ from sparsegen.bench.mixture import CLUSTERS, Matrix
 from sparsegen.bench.stencil_run import COPIES, Case, Copy, Stencils
 from sparsegen.bench.unstructured import AUTO, CUBLAS, CUSPARSE, SparseCase
 from sparsegen.bench.unstructured_run import Unstructured
+from sparsegen.bench.update_run import Updates
 
 pytestmark = pytest.mark.gpu
 
@@ -128,6 +129,21 @@ def test_the_stencil_suite_is_right_on_small_fields() -> None:
     rows = Stencils(Lab(), 0.001).run(list(small.values()))
     assert len(rows) == len(small) == 8 * 4 + 8 + 8 + 1 + 1
     assert all(row.ok and row.check == 100 for row in rows), [row for row in rows if not row.ok]
+
+
+def test_updates_with_sites_are_right_on_small_fields() -> None:
+    """Every case of part ``sites`` on a smaller field, which is too large for the chip where its own is; what they
+    reach is not judged."""
+    shapes = {("f64", 2): (1030, 2050), ("f32", 3): (100, 130, 260), ("f32", 2): (500, 700)}
+
+    def small(case: Case) -> Case:
+        to = shapes[case.stencil.dtype, len(case.shape)]
+        what = sites.moved(case.stencil, case.shape, to)  # type: ignore[arg-type]
+        return replace(case, stencil=what, shape=to, share=None)
+
+    rows = Updates(Lab(), 1, 0.001).run([small(case) for case in updates.cases(["sites"])])
+    assert len(rows) == 8 and all(row.ok and row.gs_per_s for row in rows), [row for row in rows if not row.ok]
+    assert [row.schedule.split()[0] == "resident" for row in rows] == [False] * 6 + [True] * 2
 
 
 @pytest.mark.parametrize("how", COPIES)
