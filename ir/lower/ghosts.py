@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..expr import Expr, Value, all_of, minimum, select
+from ..expr import Expr, Value, all_of, minimum
 from ..grid import Grid
+from ..numbers.arithmetic import up
 from ..types import Buffer
 from .context import Context
 
@@ -25,18 +26,27 @@ def store_ghosted(
 ) -> None:
     """Stores a piece of a row, from ``at`` on, where it is ``mine``: the cells inside the row, and their ghosts.
 
-    Far from the ends of a row that is one store.  A piece at the low end has ghosts of all its cells.
+    Columns of pieces are multiples of their length: so what a piece has at the ends of a row is known but for its
+    number, and those far from both ends pass two branches that nobody takes.
     """
-    b, n, ghosts, col, first = cx.b, grid.extent[-1], grid.ghosts, at[-1], grid.element(at)
-    clear = all_of(col.ge(ghosts), (col + len(values)).le(n - ghosts))
-    b.st(out, first, *values, where=b.let("whole", all_of(mine, clear)))
+    b, n, ghosts, col, first, wide = cx.b, grid.extent[-1], grid.ghosts, at[-1], grid.element(at), len(values)
+    cut, low = n - n % wide, up(ghosts, wide)
+    high = up(n - ghosts - wide + 1, wide)
 
-    def single() -> None:
-        low = col.lt(ghosts)
-        again, since = first + b.let("away", select(low, n, -n)), b.let("since", select(low, 0, n - ghosts))
+    def behind() -> None:
         for e, value in enumerate(values):
-            inside = b.let("in", (col + e).lt(n))
-            b.st(out, first + e, value, where=inside)
-            b.st(out, again + e, value, where=b.let("again", all_of(inside, (col + e).ge(since))))
+            end = up(ghosts - e, wide)
+            b.st(out, first + (n + e), value, where=None if end == low else b.let("again", col.lt(end)))
 
-    cx.guard(all_of(mine, clear.eq(0)), single)
+    def before() -> None:
+        inside = b.let("in", col.eq(cut))
+        for e, value in enumerate(values[: n - cut]):
+            b.st(out, first + e, value, where=inside)
+        ranges = [(up(n - ghosts - e, wide), up(n - e, wide)) for e in range(wide)]
+        again = {r: b.let("again", all_of(col.ge(r[0]), col.lt(r[1]))) for r in dict.fromkeys(ranges)}
+        for e, (value, r) in enumerate(zip(values, ranges, strict=True)):
+            b.st(out, first + (e - n), value, where=again[r])
+
+    b.st(out, first, *values, where=b.let("whole", all_of(mine, col.lt(cut))))
+    cx.guard(all_of(mine, col.lt(low)), behind)
+    cx.guard(all_of(mine, col.ge(high)), before)
