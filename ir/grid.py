@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Final
 
 from .boundary_map import Mapped, map_index
 from .expr import Expr, any_of
+from .numbers.arithmetic import up
 from .op import Sides
 from .text import attribute
+
+#: Bytes that memory moves at once for rows that lie so: what begins elsewhere takes one piece more of each.
+LINE: Final = 128
+
+
+def lead(ghosts: int, nbytes: int) -> int:
+    """Elements of ``nbytes`` before the first cell of a row with so many ghosts: the cell begins a line of memory."""
+    return up(ghosts, LINE // nbytes)
 
 
 @attribute
@@ -18,13 +28,15 @@ class Grid:
     """A field of ``extent`` cells in global memory, its rows ``pitch`` elements apart; ``sides`` hold outside of it.
 
     ``ghosts``: a row that wraps has so many of its last cells again before its first one, and of its first ones behind
-    its last.  What reads across a border reads these as they lie; what stores a cell stores its ghosts, too.
+    its last.  What reads across a border reads these as they lie; what stores a cell stores its ghosts, too.  ``lead``:
+    elements of a row before its first cell, the last of which are ghosts (:func:`lead` says how many there should be).
     """
 
     extent: tuple[int, ...]
     pitch: int
     sides: Sides = ()
     ghosts: int = 0
+    lead: int = 0
 
     @property
     def size(self) -> int:
@@ -44,7 +56,7 @@ class Grid:
 
     def place(self, column: Expr) -> Expr:
         """The place of a column in its row."""
-        return column + self.ghosts if self.ghosts else column
+        return column + self.lead if self.lead else column
 
     def mapped(self, at: Sequence[Expr]) -> tuple[Expr, tuple[Mapped, ...]]:
         """The element that a cell, perhaps one outside, is read from, and what each axis has made of it."""

@@ -9,7 +9,7 @@ from typing import Final
 from . import formula as f
 from .boundary_map import PERIODIC
 from .checks import Context, check
-from .grid import Grid
+from .grid import Grid, lead
 from .node import Op, attr, define
 from .op import AXES, Sides, Stencil, check_sides
 from .types import Buffer, DType, Space, cell_type
@@ -62,7 +62,7 @@ class Update(Op):
         """The array of each role as a field, which no side is said of."""
         ghosts = self.ghosts or (0,) * len(self.pitch)
         return {
-            role: Grid(self.shape, pitch, ghosts=beside)
+            role: Grid(self.shape, pitch, ghosts=beside, lead=lead(beside, self.dtype.nbytes))
             for role, pitch, beside in zip(self.roles, self.pitch, ghosts, strict=True)
         }
 

@@ -93,7 +93,8 @@ def field(ctx: Context, g: Grid, buf: Buffer | None = None, **given: int) -> Non
     """A field, and what is ``given`` for its axes, make sense; it lies in the buffer."""
     axes(ctx, g.extent, **({"sides": len(g.sides)} if g.sides else {}) | given)
     ghosts = f", {g.ghosts} ghosts at both ends," if g.ghosts else ""
-    ctx.need(g.pitch >= g.extent[-1] + 2 * g.ghosts,
+    ctx.need(g.lead >= g.ghosts, f"{g.ghosts} ghosts before the first cell of a row have room for {g.lead}")
+    ctx.need(g.pitch >= g.lead + g.extent[-1] + g.ghosts,
              f"rows of {g.extent[-1]} cells{ghosts} cannot stand {g.pitch} apart")  # fmt: skip
     ctx.need(0 <= 2 * g.ghosts <= g.extent[-1], f"{g.ghosts} ghosts at both ends of {g.extent[-1]} cells")
     ok = buf is None or buf.size >= g.size

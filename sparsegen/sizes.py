@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from sparsegen.ir.grid import LINE, lead
+from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.types import DTYPES
 
 #: Bytes of an element, by its type's name.
@@ -21,8 +23,8 @@ MAX_FUSE = 3
 
 #: Cells of a field that 32-bit index arithmetic reaches.
 MAX_CELLS = 2**31 - 2**20
-#: Bytes: the widest copy of a thread; what memory moves at once; what padded rows are a multiple of.
-VECTOR, SECTOR, ROW = 16, 32, 128
+#: Bytes: the widest copy of a thread; the least that memory moves; what padded rows are a multiple of.
+VECTOR, SECTOR, ROW = 16, 32, LINE
 PADDED_FROM = 3  #: passes: with fewer, no pass would both read and write padded rows
 
 #: A CUDA graph pays from this many passes on, for passes that are predicted to take at most this many seconds.
@@ -39,7 +41,7 @@ def padded_pitch(shape: tuple[int, ...], itemsize: int, out: int, passes: int, g
     are padded from two passes on.
     """
     cells = ROW // itemsize
-    pitch = -(-(shape[-1] + 2 * ghosts) // cells) * cells
+    pitch = up(lead(ghosts, itemsize) + shape[-1] + ghosts, cells)
     many = passes >= PADDED_FROM and out * itemsize % VECTOR != 0
     wide = passes > 1 and out > pitch
     fits = pitch * math.prod(shape[:-1]) <= MAX_CELLS

@@ -69,7 +69,7 @@ def copy_field(cx: Context, op: t.CopyField) -> None:
             for i in range(op.lines)
         ]
         for i, value in enumerate(values):
-            b.st(op.dst, (first + i) * dst.pitch + place, value, where=there[i])
+            b.st(op.dst, (first + i) * dst.pitch + place + (dst.lead - dst.ghosts), value, where=there[i])
 
 
 def _column(op: t.Update) -> int:

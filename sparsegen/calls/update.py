@@ -43,7 +43,7 @@ from sparsegen.plan import Part, Plan, Step, launches, with_tables
 from sparsegen.problems.update import CopyProblem, Layouts, UpdateProblem
 from sparsegen.run.host import HostArray
 from sparsegen.schedule import UpdateSchedule
-from sparsegen.sizes import MAX_CELLS, SECTOR, VECTOR, padded_pitch
+from sparsegen.sizes import MAX_CELLS, VECTOR, padded_pitch
 
 
 class UpdateCalls(GridCalls):
@@ -154,7 +154,7 @@ class UpdateCalls(GridCalls):
         )
 
     def _ghosts(self, schedule: UpdateSchedule) -> int:
-        """Ghosts beside a row of the workspace: those that a pass copies across a border, whole sectors of them.
+        """Ghosts beside a row of the workspace: those that a pass copies across a border, in whole pieces.
 
         None where rows do not wrap, or do so in whole pieces, and where kernels of sites write cells without them.
         """
@@ -162,7 +162,7 @@ class UpdateCalls(GridCalls):
         ends = (side for sides in (*update.sides, update.coef_sides) for side in sides[-1])
         if update.sites or cols * size % VECTOR == 0 or any(side.kind != "periodic" for side in ends):
             return 0
-        found = up(family(schedule).reach(update, schedule), SECTOR // size)
+        found = up(family(schedule).reach(update, schedule), VECTOR // size)
         return found if 2 * found <= cols else 0
 
     def _whole(self, programs: Memo[Program], steps: int, variant: Any) -> Plan:

@@ -11,6 +11,7 @@ import numpy as np
 
 from sparsegen.backends.emulator import ALL, Finding, Report
 from sparsegen.backends.emulator import run as emulate
+from sparsegen.ir.grid import Grid
 from sparsegen.ir.module import Module
 from sparsegen.ir.op import Stencil
 from sparsegen.ir.op_update import ALL_SCALARS, SCALARS, Update
@@ -80,10 +81,10 @@ def pitches(program: Program) -> dict[str, int]:
     return dict(zip(op.roles, op.pitch, strict=True)) if isinstance(op, (Stencil, Update)) else {}
 
 
-def _ghosts(program: Program) -> dict[str, int]:
-    """Cells of each array that stand again at both ends of a row, by role, where there are any."""
+def _with_ghosts(program: Program) -> dict[str, Grid]:
+    """The arrays of a pass whose rows have ghosts, by role."""
     (op,) = program.op.funcs
-    return {role: grid.ghosts for role, grid in op.grids.items() if grid.ghosts} if isinstance(op, Update) else {}
+    return {role: grid for role, grid in op.grids.items() if grid.ghosts} if isinstance(op, Update) else {}
 
 
 def _spare(program: Program) -> set[str]:
@@ -97,6 +98,13 @@ def _around(rows: HostArray, ghosts: int) -> HostArray:
     return np.pad(rows, ((0, 0), (ghosts, ghosts)), mode="wrap")
 
 
+def _held(grid: Grid) -> tuple[slice, int, HostArray]:
+    """Of a row its cells with their ghosts, how many of these are before the first one, and which elements are none."""
+    held, between = slice(grid.lead - grid.ghosts, grid.lead + grid.extent[-1] + grid.ghosts), np.ones(grid.pitch, bool)
+    between[held] = False
+    return held, grid.ghosts, between
+
+
 def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str, HostArray], Reports]:
     """One pass on ``given`` (by role): each result, packed, and the report of each launch by its kernel.
 
@@ -106,7 +114,7 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
     """
     program = with_rows(program, program.steps)
     apart, timed, fields, made = pitches(program), rows_of(program), dict[str, HostArray](), dict[str, HostArray]()
-    ghosts, spare = _ghosts(program), _spare(program)
+    ghosts, spare = _with_ghosts(program), _spare(program)
     first = next(given[role] for role in (*apart, *given) if role in given)  # tables, which are flat, come later
     cols = first.shape[-1]
     for role, param in buffers(program.warp):
@@ -117,12 +125,12 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
         else:
             size = given[role].size if role in given else first.size  # what items of a batch share is one item's
             fields[role] = poisoned(size // cols * pitch, first.dtype)
-            beside = ghosts.get(role, 0)
-            rows, wide = fields[role].reshape(-1, pitch), cols + 2 * beside
+            held, beside, between = _held(ghosts.get(role, Grid((cols,), pitch)))
+            rows = fields[role].reshape(-1, pitch)
             if role in given:
-                rows[:, :wide] = _around(given[role].reshape(-1, cols), beside)
+                rows[:, held] = _around(given[role].reshape(-1, cols), beside)
             else:
-                rows[:, wide:] = _UNTOUCHED
+                rows[:, between] = _UNTOUCHED
         if role.startswith(OUT):
             made[role] = fields[role]
     fields |= {role: a for role, a in given.items() if role in (SCALARS, ALL_SCALARS)}
@@ -130,12 +138,13 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
 
     for role, pitch in apart.items():
         if role in made:
-            both, beside = made[role].reshape(-1, pitch), ghosts.get(role, 0)
-            wide, own = cols + 2 * beside, np.ascontiguousarray(both[:, beside : beside + cols])
-            if checks and role not in spare and not (both[:, wide:] == _UNTOUCHED).all():
+            held, beside, between = _held(ghosts.get(role, Grid((cols,), pitch)))
+            rows = made[role].reshape(-1, pitch)
+            own = np.ascontiguousarray(rows[:, held][:, beside : beside + cols])
+            if checks and role not in spare and not (rows[:, between] == _UNTOUCHED).all():
                 what = "elements between the rows of the output are written"
                 _found(reports, program, "bounds", role, what, "report it: a store is not clipped")
-            if checks and not np.array_equal(both[:, :wide], _around(own, beside), equal_nan=True):
+            if checks and not np.array_equal(rows[:, held], _around(own, beside), equal_nan=True):
                 what = "ghosts beside the rows of the output are not as the cells that they stand for"
                 _found(reports, program, "ghosts", role, what, "report it: what stores a cell stores its ghosts")
             made[role] = own.reshape(first.shape)

@@ -92,7 +92,7 @@ LINE = "column lines=1 planes=5 warps=2"
         (sg.frozen, (9, 11, 75), "rows that do not wrap"),
         ({0: sg.periodic, 1: sg.periodic, 2: sg.neumann}, (9, 11, 75), "rows that do not wrap"),
         (sg.periodic, (9, 11, 76), "rows of whole pieces"),
-        (sg.periodic, (9, 11, 7), "rows that are shorter than two ends of ghosts"),
+        (sg.periodic, (9, 11, 3), "rows that are shorter than two ends of ghosts"),
     ],
 )
 def test_rows_without_ghosts(boundary: Any, shape: tuple[int, ...], why: str) -> None:
