@@ -83,6 +83,36 @@ class _Timer:
                 self._runtime.cu.cuEventDestroy(event)
 
 
+class _Recording:
+    """A graph of what ``work`` puts on a stream, which is captured meanwhile; a call replays it."""
+
+    def __init__(self, runtime: DriverRuntime, stream: int, work: Callable[[int], object]) -> None:
+        cu, queue = runtime.cu, runtime.stream(stream)
+        self._runtime, self._work, self._executable = runtime, work, None  # the kernels stay loaded with their calls
+        with runtime.current():
+            # Relaxed: what else a thread asks of the driver meanwhile is nothing that the graph would need.
+            call(cu.cuStreamBeginCapture, queue, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+            try:
+                work(stream)
+            except BaseException:
+                cu.cuStreamEndCapture(queue)  # half a graph; the stream can be used again
+                raise
+            graph = call(cu.cuStreamEndCapture, queue)
+            try:
+                self._executable = call(cu.cuGraphInstantiate, graph, 0)
+            finally:
+                cu.cuGraphDestroy(graph)
+
+    def __call__(self) -> None:
+        with self._runtime.current():
+            call(self._runtime.cu.cuGraphLaunch, self._executable, self._runtime.stream(None))
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception), self._runtime.current():
+            if self._executable is not None:
+                self._runtime.cu.cuGraphExecDestroy(self._executable)
+
+
 class DriverRuntime(Runtime):
     """``Runtime`` on cuda-bindings; takes the stream handles of any library."""
 
@@ -251,6 +281,14 @@ class DriverRuntime(Runtime):
             return False
         with self.current():
             return int(call(self.cu.cuStreamIsCapturing, self.stream(stream))) != 0
+
+    def recorded(self, work: Callable[[int], object]) -> Callable[[], None]:
+        if self.recorder is None:
+            self.recorder = self.new_stream()
+        self.synchronize()  # the stream does not wait for others
+        work(self.recorder)
+        self.synchronize()
+        return _Recording(self, self.recorder, work)
 
     @contextlib.contextmanager
     def uncaptured(self) -> Iterator[None]:

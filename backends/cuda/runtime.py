@@ -237,6 +237,18 @@ class Runtime(ABC):
     def capturing(self, stream: int | None) -> bool:
         """Whether the work that is put on a stream goes into a graph, to run later and repeatedly."""
 
+    #: The stream that work is put on for ``recorded``; None where there has been none.
+    recorder: int | None = None
+
+    def recorded(self, work: Callable[[int], object]) -> Callable[[], None] | None:
+        """What replays on the default stream, as one graph, all that ``work`` puts on the stream that it is given; None
+        where the library makes no graphs.
+
+        ``work`` is called twice, first as it is: kernels are loaded then and get their workspace, which all that is
+        recorded has in common.  So of several replays one must end before the next begins, as on one stream they do.
+        """
+        return None
+
     def uncaptured(self) -> AbstractContextManager[None]:
         """Inside, this thread may allocate, and wait for streams that are not captured, while it captures others."""
         return nullcontext()

@@ -1,7 +1,8 @@
 """A GPU to measure on: fields with random numbers, caches that are made cold, the time of a call.
 
 Times are between CUDA events on the default stream around a whole call on device arrays, so what a user waits for is
-counted, launches included: as many calls as fit in the seconds that are asked for.
+counted, launches included: as many calls as fit in the seconds that are asked for.  Where only the GPU's own time is
+asked for (``Lab.undisturbed``), a brief call is timed as one of several in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsegen.ir.errors import DeviceError
 from sparsegen.measure import timed
 from sparsegen.target import open_gpu
 
@@ -27,22 +29,35 @@ COLD_BYTES = 256 << 20
 SECONDS = 0.1  #: of calls that are timed
 #: Seconds of idleness before what is timed: without, the power limit of the board lowers its clock.
 REST = 0.1
+#: A call is brief that takes fewer seconds: the host, which may share its cores with compilers, needs up to some 0.3 ms
+#: to enqueue one with many arrays and launches, as long as the GPU is busy with a longer one.
+BRIEF = 1e-3
+#: Seconds of a CUDA graph of brief calls, against which the time that it takes to begin is little, and its most calls:
+#: of calls with many launches it takes long to make.
+GRAPH, CALLS = 5e-4, 50
+LOOKS = 3  #: calls of which the shortest says how long one takes
+
+
+def together(seconds: float) -> int:
+    """How many calls that take so long are timed as one CUDA graph; 0: none is needed."""
+    return 0 if seconds >= BRIEF else min(CALLS, math.ceil(GRAPH / max(seconds, 1e-9)))
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of a call: the median, and the 10th and 90th percentile of all repeats."""
+    """Seconds of a call: the median, and the 10th and 90th percentile of all repeats, each the mean of ``calls``."""
 
     median: float
     p10: float
     p90: float
     repeats: int
+    calls: int = 1
 
     @classmethod
-    def of(cls, times: Sequence[float]) -> Timing:
-        """The timing that these repeats make."""
-        p10, p90 = (float(q) for q in np.percentile(times, (10, 90)))
-        return cls(statistics.median(times), p10, p90, len(times))
+    def of(cls, times: Sequence[float], calls: int = 1) -> Timing:
+        """The timing that these repeats make, each of which is of ``calls`` in all."""
+        p10, p90 = (float(q) / calls for q in np.percentile(times, (10, 90)))
+        return cls(statistics.median(times) / calls, p10, p90, len(times), calls)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -127,3 +142,27 @@ class Lab:
         once()
         fitting = math.ceil(seconds / max(calls * once(), 1e-7))
         return [once() for _ in range(min(most, max(least, fitting)))]
+
+    def undisturbed(self, call: Callable[..., object]) -> tuple[Callable[[], object], int]:
+        """What to time in place of a call where the host's own time is not to count, and how many calls it makes.
+
+        For a call that is ``BRIEF`` that is the replay of a CUDA graph of some, back to back; ``call`` takes the stream
+        to record it on.  Else it is the call: the GPU takes longer for it than the host does to enqueue it.
+        """
+        if not together(self._shortest(call)):
+            return call, 1
+
+        def record(many: int) -> Callable[[], object] | None:
+            return self.runtime.recorded(lambda stream: [call(stream=stream) for _ in range(many)])
+
+        try:
+            if (one := record(1)) is None:
+                return call, 1
+            many = max(1, together(self._shortest(one)))  # of this one the host cannot make more
+            return record(many) or one, many
+        except DeviceError:  # there is something in it that no graph takes
+            return call, 1
+
+    def _shortest(self, call: Callable[[], object]) -> float:
+        """Seconds of a call, of some the shortest: what disturbs one makes it longer."""
+        return min(self.times(call, 0.0, self.flush, 1, LOOKS, LOOKS))

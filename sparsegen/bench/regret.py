@@ -5,8 +5,10 @@ them again.  The candidates of a problem are the MOST cheapest schedules by the 
 ``schedule="auto"`` takes, and MOST drawn uniformly from the other legal ones.  *Regret* is the chosen one's time over
 that of the fastest candidate, so 1 is the best that there is: of the 10th percentiles of their calls.  What disturbs a
 call, the host above all, makes it longer and never shorter, so that a low percentile is the kernel's own time, and the
-median is not where half of the calls were disturbed.  All candidates are timed alike, in rounds that take turns, and a
-percentile that is low by luck is as likely among the others, where it makes the regret larger.  Errors are of medians.
+median is not where half of the calls were disturbed.  Brief calls of stencils and updates are timed several at once, as
+a CUDA graph, which the host begins once (see ``regret_run``).  All candidates are timed alike, in rounds that take
+turns, and a percentile that is low by luck is as likely among the others, where it makes the regret larger.  Errors are
+of medians.
 
 The parts, ``stencils``, ``updates`` and ``small`` (of small fields, stencils among them), ``products``, ``patterns``
 (products with N:M patterns), and with vectors of integers ``integers`` (products), ``sampled`` (products) and
@@ -152,7 +154,8 @@ class Point(AnyRow):
     ``shape``: of the field, (M, K, N), or attention's heads, queries, keys and d; ``boundary``: a field's, or how x
     and y of a product are packed; ``steps`` and ``stencil`` (kind, axes and radius, such as ``box_2d_r1``, and what
     else an update has) are a field's, ``sparsity`` is a product's, ``pattern`` that of an N:M matrix or of vectors.
-    ``picked``: chosen, top or random; ``binds``: the model's binding term; ``measured_s``: the median.  ``error``:
+    ``picked``: chosen, top or random; ``binds``: the model's binding term; ``measured_s``: the median, of times that
+    each are the mean of ``calls`` in a CUDA graph, or of one call where that is 1.  ``error``:
     max|a - b| / max|b| of fields, |y - exact| / |exact| of a product, or the share of wrong integers.
     """
 
@@ -165,6 +168,7 @@ class Point(AnyRow):
     predicted_s: float
     binds: str
     measured_s: float | None = None
+    calls: int = 1
 
 
 # ------------------------------------------------------------------------------------------------------ the problems

@@ -2,7 +2,9 @@
 
 Each result is compared with that of a naive kernel, or of f64, before anything is timed.  Then the candidates of a
 problem are timed in ROUNDS over all of them.  Each timed call comes after a read that empties L2: stencils after one
-more call, as in a loop; products at once, as the weights of a layer are read.
+more call, as in a loop; products at once, as the weights of a layer are read.  Of stencils and updates it is the GPU's
+own time that the model predicts: where a call is so brief that the host may take longer to enqueue it, a CUDA graph of
+several, back to back, is timed in its place (``Lab.undisturbed``); a point says of how many ``calls``.
 """
 
 from __future__ import annotations
@@ -57,11 +59,13 @@ def timed(lab: Lab, calls: Sequence[Call], seconds: float, cold: bool) -> list[T
 
     Reads of far more than L2 come before each timed call; they take so long that the host's own time is hidden, which
     is up to some 100 us where a call has several launches and workspaces.  Unless ``cold``, a call that is not timed
-    then fills L2 as in a loop.  Of a round that the host has disturbed the quietest of a few is kept.
+    then fills L2 as in a loop, and brief calls go into a graph.  Of a round that the host has disturbed the quietest of
+    a few is kept.
     """
+    ways = [(call, 1) if cold else lab.undisturbed(call) for call in calls]
     found: list[list[float]] = [[] for _ in calls]
     for _ in range(ROUNDS):
-        for call, times in zip(calls, found, strict=True):
+        for (call, _), times in zip(ways, found, strict=True):
 
             def before(call: Call = call) -> None:
                 for _ in range(READS):
@@ -70,7 +74,7 @@ def timed(lab: Lab, calls: Sequence[Call], seconds: float, cold: bool) -> list[T
                     call()
 
             times += quietest(partial(lab.times, call, seconds / ROUNDS, before, least=LEAST, most=MOST))
-    return [Timing.of(times) for times in found]
+    return [Timing.of(times, many) for times, (_, many) in zip(found, ways, strict=True)]
 
 
 def quietest(round_of: Callable[[], list[float]]) -> list[float]:
@@ -339,7 +343,7 @@ def measured(study: Any, p: Any, points: Sequence[Point], kernels: Sequence[Any]
         uses = study.uses(p, kernels[at])
         registers, spills = (uses.registers, uses.spills) if uses else (None, None)
         found[at] = replace(
-            points[at], measured_s=t.median, p10=t.p10, p90=t.p90, repeats=t.repeats, error=off,
+            points[at], measured_s=t.median, p10=t.p10, p90=t.p90, repeats=t.repeats, calls=t.calls, error=off,
             ok=off <= TOLERANCE[points[at].dtype], regs=registers, spills=spills,
         )  # fmt: skip
     return found

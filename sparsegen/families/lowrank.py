@@ -23,8 +23,12 @@ REGISTERS = {"f64.m8n8k4": 36, "f64.m16n8k4": 36, "f64.m16n8k8": 60, "f64.m16n8k
 TERM, RING, DEEP, FAR = 26, 30, 10, 10
 #: Time of the memory for blocks that stay, over that for blocks of one tile; fitted (tests/cost/measured.py).
 STATIC = 1.18
-#: Independent instructions of a warp that overlap: few, the second product waits for the first; fitted.
-ILP = 1.45
+#: Independent instructions of a warp that overlap: few, the second product waits for the first; fitted, with those of
+#: small fields whose blocks are alone on their SMs (tests/cost/test_drawn_updates.py).
+ILP = 1.27
+#: Warps' worth of latency of an instruction besides: none, copies are asynchronous and ILP has the products (the same
+#: fit, of ILP, NARROW and this one, finds 0 where other families have 1.1).
+WAITS = 0.0
 #: Clocks that a copy of a single element makes a thread wait; fitted.
 NARROW = 155.0
 #: Warp instructions of an mma, 32 copies, 64 outputs, and what 32 copies cost more in a tile that meets a border.
@@ -91,6 +95,7 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
         "narrow": 0.0 if even else NARROW,
         "static": STATIC,
         "ilp": ILP,
+        "waits": WAITS,
         "operand": 32 * window * numbers(s, g.k).depth,
     }
 

@@ -205,7 +205,7 @@ class Executor:
         scalars = b"" if plan.scalars is None else plan.scalars[0].tobytes()
         for part in plan.parts:
             done = 0
-            while steady and (chunk := self._chunk(part, done)):
+            while steady and (chunk := self._chunk(part, done, stream)):
                 repeat = (part.times - done) // chunk
                 graph, names = self._graph(part, chunk)
                 graph.run(_pointers(names, where), stream, repeat=repeat, scalars=scalars)
@@ -224,10 +224,13 @@ class Executor:
                     else:
                         start(_pointers(names, here), stream, given)
 
-    def _chunk(self, part: Part, done: int) -> int:
-        """How many passes a graph of what is left should hold, whole cycles; 0 where a graph does not pay."""
+    def _chunk(self, part: Part, done: int, stream: int | None) -> int:
+        """How many passes a graph of what is left should hold, whole cycles; 0 where a graph does not pay, or the call
+        goes into one: it takes the passes themselves."""
         left, cycle = part.times - done, len(part.cycle)
         if left < max(cycle, GRAPH_PASSES - 2) or self.runtime.name != "driver" or self._seconds > GRAPH_SECONDS:
+            return 0
+        if self.runtime.capturing(stream):
             return 0
         return min(max(1, GRAPH_CHUNK // cycle), left // cycle) * cycle
 

@@ -74,8 +74,8 @@ class Counted:
     zeroed once.
 
     A launch that goes into a graph may run beside any stream later: it gets counters of its own, and the rest out of
-    torch's pool for that graph.  ``streams``: the addresses for each stream that has been used, in the order of
-    ``spaces``.
+    torch's pool for that graph.  What the runtime records itself has the workspace of its stream.
+    ``streams``: the addresses for each stream that has been used, in the order of ``spaces``.
     """
 
     def __init__(self, runtime: Runtime, spaces: Mapping[str, Workspace]) -> None:
@@ -90,7 +90,8 @@ class Counted:
 
         ``like``: an array whose library gives memory to a launch that is captured.
         """
-        if self._runtime.capturing(stream):
+        own = stream is not None and stream == self._runtime.recorder
+        if not own and self._runtime.capturing(stream):
             return self._captured(stream, like)
         return self.streams.get(stream or 0) or self._made(stream), None
 

@@ -30,7 +30,7 @@ class FakeRuntime:
     function adds to ``now``, the clock that timers read; ``timed`` counts their starts.
     """
 
-    name, device = "driver", 0
+    name, device, recorder = "driver", 0, None
 
     def __init__(self) -> None:
         self.held: dict[int, Any] = {}

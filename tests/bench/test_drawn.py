@@ -22,7 +22,9 @@ from tests.updates import made
 
 @pytest.mark.parametrize("part", regret.UPDATES)
 def test_problems_are_in_their_ranges(part: str) -> None:
-    found = [p for seed in range(8) for p in drawn.problems(part, seed, 30)]
+    """As they are drawn at first: those that are drawn anew come of the same function."""
+    draws = [random.Random(f"{part} {seed}") for seed in range(8)]
+    found = [drawn.problem(draw, part, f"{part[0]}{i + 1}") for draw in draws for i in range(30)]
     assert [p.name for p in found[:30]] == [f"{part[0]}{i + 1}" for i in range(30)]
     for p in found:
         axes, (low, high) = len(p.shape), drawn.CELLS[part]
@@ -38,9 +40,35 @@ def test_problems_are_in_their_ranges(part: str) -> None:
 
 
 def test_a_seed_gives_the_same_problems_each_time() -> None:
-    one, again, other = (drawn.problems("small", seed, 12) for seed in (5, 5, 6))
-    assert one == again and drawn.problems("small", 5, 4) == one[:4]
+    one, again, other = (drawn.problems("updates", seed, 12) for seed in (5, 5, 6))
+    assert one == again and drawn.problems("updates", 5, 4) == one[:4]
     assert not {p.shape for p in one} & {p.shape for p in other}
+
+
+@pytest.mark.parametrize(("part", "seed", "name"), [("small", 130668316, "s3"), ("updates", 167004603, "u29")])
+def test_a_formula_that_runs_away_is_drawn_anew(part: str, seed: int, name: str) -> None:
+    """Always as the same other one, and those behind it are what they are without that."""
+    count = int(name[1:]) + 2
+    draw = random.Random(f"{part} {seed}")
+    first = [drawn.problem(draw, part, f"{part[0]}{i + 1}") for i in range(count)]
+    found, again = (drawn.problems(part, seed, count) for _ in range(2))
+    assert [p.name for p, q in zip(first, found, strict=True) if (p.shape, p.steps) != (q.shape, q.steps)] == [name]
+    assert [(p.name, p.shape, p.steps) for p in found] == [(p.name, p.shape, p.steps) for p in again]
+    away, other = (next(p for p in each if p.name == name) for each in (first, found))
+    assert isinstance(away, UpdateProblem) and not drawn.bounded(away, seed)
+    assert isinstance(other, StencilProblem) or drawn.bounded(other, seed)
+
+
+def test_numbers_that_overflow_are_seen() -> None:
+    """Of every level and field, in the type of the update, at the last step."""
+
+    def away(u: sg.Field(levels=2), v: sg.Field) -> Any:  # type: ignore[valid-type]
+        now: Any = u
+        return now[0, 0], 4.0 + v[0, 0] * v[0, 1]  # squared in each step: some 4^(2^steps)
+
+    for dtype, most in (("f64", 9), ("f32", 6)):
+        problems = [UpdateProblem("u1", "", made(away, dtype=dtype), (20, 5000), steps) for steps in (most, most + 1)]
+        assert [drawn.bounded(p, 1) for p in problems] == [True, False]
 
 
 @pytest.mark.parametrize("seed", range(3))

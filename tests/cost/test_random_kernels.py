@@ -200,7 +200,7 @@ OWN: dict[str, dict[str, Any]] = {
 SHARED: dict[str, tuple[tuple[str, ...], float]] = {
     "REACH": (EVERY, 1.0),
     "STATIC": (STAY, 1.0),
-    "WAITS": (("direct", "tiled", "stencil2row", "lowrank", "patches", "toeplitz"), 0.0),
+    "WAITS": (("direct", "tiled", "stencil2row", "patches", "toeplitz"), 0.0),
     "ILP": (("tiled", "stencil2row", "patches"), 1.0),
     "APART": (("direct", "tiled", "stencil2row", "lowrank"), 0.0),
     "RIM": (tuple(name for name in families("stencil") if name != "column"), 0.0),

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
 
 import sparsegen as sg
 from sparsegen.backends.reference.stencil import run
-from sparsegen.bench import generated, report, sites, stencils, suites, updates
+from sparsegen.bench import generated, report, sites, stencils, suites, update_run, updates
 from sparsegen.bench.harness import TOLERANCE
-from sparsegen.bench.lab import Lab
+from sparsegen.bench.lab import Lab, Timing
 from sparsegen.bench.magicube import LIBRARIES, VectorCase
 from sparsegen.bench.magicube_run import Vectors
 from sparsegen.bench.mixture import CLUSTERS, Matrix
@@ -151,6 +151,39 @@ def test_a_copy_copies(lab: Lab, how: str) -> None:
     case = Case("copy", sg.Stencil.from_weights(np.ones((1, 1))), (300, 512), 1, how)
     row = Stencils(lab, 0.001).measure(case, Copy(case, lab))
     assert row.ok and row.error == 0 and row.gs_per_s and row.gs_per_s > 1
+
+
+@pytest.mark.parametrize("schedule", ["direct", "resident", "auto"])
+def test_a_brief_update_in_a_graph(lab: Lab, schedule: str) -> None:
+    """Its time is that of a call without the host's, and what the graph leaves is what the call left."""
+
+    @sg.stencil(dtype="f64", boundary=sg.periodic)
+    def wave(u: Annotated[sg.Field, sg.Field(levels=2)], c: sg.Coef) -> sg.Value:
+        around = u[0, 1] + u[0, -1] + u[1, 0] + u[-1, 0] - 4 * u[0, 0]
+        return 2 * u[0, 0] - u.prev[0, 0] + c[0, 0] * around
+
+    shape, steps = (320, 448), 24
+    k = sg.compile(wave, shape, steps, backend="cuda", schedule=schedule)
+    given = update_run.random(k.update, shape, k.dtype, 5)
+    want = update_run.flat(sg.compile(wave, shape, steps, backend="reference")(**given))
+    with update_run.arrays(lab, k.update, shape, k.dtype, 5) as (there, out, other):
+        call = partial(k, **there, out=out)
+        k(**there, out=other)
+        replay, many = lab.undisturbed(call)
+        assert many > 1
+        plain = min(lab.times(call, 0.005, lab.flush)), min(lab.times(call, 0.005))
+        graph = Timing.of(lab.times(replay, 0.005, lab.flush), many)
+        assert 1e-6 < graph.p10 <= graph.median < 1.5 * min(plain)
+        for _ in range(2):
+            update_run.poison(lab, out, "f64")
+            replay()
+            assert update_run.apart(lab, out, other, "f64") == 0
+        for field, exact in zip(update_run.flat(out), want, strict=True):
+            got = np.empty(shape, k.dtype)
+            lab.runtime.to_host(got, field.pointer)
+            assert np.abs(got - exact).max() <= 1e-11 * np.abs(exact).max()
+        k(**there, out=other)  # and calls go on as before
+        assert update_run.apart(lab, other, out, "f64") == 0
 
 
 def test_a_floor_runs_beside_the_cases(tmp_path: Path) -> None:

@@ -164,6 +164,9 @@ def test_a_captured_call_has_a_workspace_of_its_own(gpu: Any, monkeypatch: pytes
     assert set(made) == {(spaces["workspace.slots"].nbytes,)}
     counted.of(3, like)  # no counter is left: one of torch's, set to zero at each replay
     assert zeroed == [spaces["workspace.counter"].nbytes] and made[-1] == (zeroed[0],)
+    monkeypatch.setattr(gpu, "recorder", 9)
+    recorded = counted.of(9, None)  # what the runtime records is in order: it has the workspace of its stream
+    assert recorded == counted.of(9, None) and recorded[0] == counted.streams[9] != counted.streams[0]
 
 
 def test_a_pass_of_several_launches_is_one(gpu: Any) -> None:
