@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Final
 
 from .boundary_map import Mapped, map_index
 from .expr import Expr, any_of
-from .numbers.arithmetic import up
 from .op import Sides
 from .text import attribute
-
-#: Bytes that memory moves at once for rows that lie so: what begins elsewhere takes one piece more of each.
-LINE: Final = 128
-
-
-def lead(ghosts: int, nbytes: int) -> int:
-    """Elements of ``nbytes`` before the first cell of a row with so many ghosts: the cell begins a line of memory."""
-    return up(ghosts, LINE // nbytes)
 
 
 @attribute
@@ -29,7 +19,8 @@ class Grid:
 
     ``ghosts``: a row that wraps has so many of its last cells again before its first one, and of its first ones behind
     its last.  What reads across a border reads these as they lie; what stores a cell stores its ghosts, too.  ``lead``:
-    elements of a row before its first cell, the last of which are ghosts (:func:`lead` says how many there should be).
+    elements of a row before its first cell, the last of which are ghosts; how many there should be says
+    :func:`sparsegen.ir.numbers.memory.lead`.
     """
 
     extent: tuple[int, ...]

@@ -9,8 +9,9 @@ from typing import Final
 from . import formula as f
 from .boundary_map import PERIODIC
 from .checks import Context, check
-from .grid import Grid, lead
+from .grid import Grid
 from .node import Op, attr, define
+from .numbers.memory import lead
 from .op import AXES, Sides, Stencil, check_sides
 from .types import Buffer, DType, Space, cell_type
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from sparsegen.ir.grid import LINE, lead
 from sparsegen.ir.numbers.arithmetic import up
+from sparsegen.ir.numbers.memory import LINE, lead
 from sparsegen.ir.types import DTYPES
 
 #: Bytes of an element, by its type's name.

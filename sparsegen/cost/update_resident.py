@@ -4,8 +4,9 @@
 
 A step ends when the slowest block has made it, so all are alike: what a warp does, and one meeting of its block.
 Between rounds the cells around a block's own go through shared memory and L2, with a tag each.  What is named fitted is
-of 151 kernels of twelve updates on an H100 and an H200, MEET of 41 kernels of random updates and small fields and 11 of
-suite ``updates`` (tests/cost/test_drawn_updates.py), of which half are predicted to 6 %, nine of ten to 17 %.
+of 151 kernels of twelve updates on an H100 and an H200; what is fitted anew, of 140 others: of random updates and small
+fields (tests/cost/test_drawn_updates.py), of suite ``updates``, and of 86 schedules of four of its fields on one H200
+(tests/cost/test_onchip.py).  Of these 140 half are predicted to 4 %, nine of ten to 11 %.
 """
 
 from __future__ import annotations
@@ -43,19 +44,20 @@ SYMBOLS: Final[dict[str, str]] = {
 }  # fmt: skip
 #: Measured, some: clocks until all blocks have their tables and have counted themselves at the end.
 ONCE: Final = 6000.0
-#: Fitted: clocks of a meeting of a block, and of what is waited for besides in a step (188 by those of the twelve
-#: updates alone, which had steps of few cells too short).
-MEET: Final = 262.0
-#: Fitted: clocks from a cell's store to the load that finds it, and of what is around that.
-THROUGH: Final = 677.0
-#: Fitted: clocks of 32 bytes that an SM sends to L2 or gets from there, and how many of them a run fills in part.
-SECTOR, PARTLY = 1.39, 0.74
+#: Fitted anew: clocks of a meeting of a block, and of what is waited for besides in a step.
+MEET: Final = 191.0
+#: Fitted anew: clocks from a cell's store to the load that finds it, and of what is around that.
+THROUGH: Final = 950.0
+#: Fitted anew: clocks of 32 bytes that an SM sends to L2 or gets from there, and how many of them a run fills in part.
+SECTOR, PARTLY = 1.02, 2.84
 #: Fitted: how often a window's image is as good as written or read in whole, and cells one by one with what lists them.
 IMAGES, CELLS = 1.97, 11.8
-#: Fitted: clocks of asking for lines once more, which a warp with more of them than go together does.
-AGAIN: Final = 800.0
-#: Fitted: clocks of a cell that each thread of a sub-core's warp looks at, where cells go one by one.
-EACH: Final = 28.0
+#: Fitted anew: clocks of asking for lines once more, which a warp with more of them than go together does.
+AGAIN: Final = 404.0
+#: Fitted anew: clocks of a cell that each thread of a sub-core's warp looks at, where cells go one by one.
+EACH: Final = 24.0
+#: Registers of a thread that asks for lines of f64, besides those of windows.
+LINES: Final = 20
 #: Fitted: the order of the norm, and the part of a warp more that a sub-core's warps issue like.
 ORDER, LONE = 2.78, 0.72
 
@@ -71,6 +73,19 @@ def shared(update: Update, s: UpdateSchedule, held: Held) -> int:
     """Bytes of shared memory of a block: images of its windows, and rows that its warps show one another."""
     size, count = ITEMSIZE[update.dtype], swapped(update)
     return (count * prod(held.window) * size if held.by(count, size) == "images" else 0) + edges(update, s)
+
+
+def registers(update: Update, s: UpdateSchedule, held: Held) -> int:
+    """Estimated 32-bit registers of a thread.
+
+    Where whole lines of f64 go between blocks more than of windows elsewhere (nvcc's numbers of 22 kernels): a value is
+    held twice, the old one and what has come in its place.
+    """
+    more = 0.0
+    if (size := ITEMSIZE[update.dtype]) == 8 and held.by(swapped(update), size) == "lines":
+        cells = s.planes * s.rows * s.cols * windows.arrays(update)
+        more = LINES + (2 - windows.HELD) * 2 * cells
+    return windows.registers(update, s) + int(more)
 
 
 def least(device: DeviceProfile, steps: int) -> float:

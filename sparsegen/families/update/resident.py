@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.update_resident import cost, least, numbers, shared
-from sparsegen.cost.update_windows import arrays, differ, on_three, reach, registers, wraps
+from sparsegen.cost.update_resident import cost, least, numbers, registers, shared
+from sparsegen.cost.update_windows import arrays, differ, on_three, reach, wraps
 from sparsegen.dsl.update import Update
 from sparsegen.families.base import MAX_REGISTERS
 from sparsegen.families.update.base import UpdateFamily
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sparsegen.ir.passes.manager import Pass
 
 #: Warps of a block, and steps between exchanges, that are tried.
-_WARPS, _EVERY = (*range(2, 13), 14, 16, 20, 24, 28, 32), (1, 2, 3, 4, 6, 8, 10)
+_WARPS, _EVERY = (*range(2, 13), 14, 16, 20, 24, 28, 32), (1, 2, 3, 4, 6, 8, 10, 12, 16)
 #: Planes, rows and columns of a thread at most, and columns that are tried where there are rows too.
 _PLANES, _ROWS, _COLS, _NARROW = 64, 32, 64, 8
 #: Registers are given to threads by so many.
@@ -121,7 +121,7 @@ def _misfit(
         has = f"{device.name} has {device.sms}" + f", {sms} for each item of the batch" * (device.shares > 1)
         return f"{held.blocks} blocks that run together, one an SM; {has}", "take fewer tiles"
     most = min(MAX_REGISTERS, device.regs_sm // up(s.threads, 32 * device.sub_cores) // _STEP * _STEP)
-    if (needed := registers(update, s) + held_site_registers(update)) > most:
+    if (needed := registers(update, s, held) + held_site_registers(update)) > most:
         given = f"{device.name} gives {most}"
         return f"about {needed} registers a thread; {given}", "take fewer rows or cols, or more tiles"
     if (nbytes := shared(update, s, held)) > device.smem_block:
