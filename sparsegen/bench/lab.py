@@ -149,19 +149,19 @@ class Lab:
         For a call that is ``BRIEF`` that is the replay of a CUDA graph of some, back to back; ``call`` takes the stream
         to record it on.  Else it is the call: the GPU takes longer for it than the host does to enqueue it.
         """
-        if not together(self._shortest(call)):
+        if not (many := together(self._shortest(call))):
             return call, 1
 
         def record(many: int) -> Callable[[], object] | None:
             return self.runtime.recorded(lambda stream: [call(stream=stream) for _ in range(many)])
 
         try:
-            if (one := record(1)) is None:
-                return call, 1
-            many = max(1, together(self._shortest(one)))  # of this one the host cannot make more
-            return record(many) or one, many
+            one = record(1)  # the host cannot make it longer
+            many = 0 if one is None else max(1, together(self._shortest(one)))
+            replay = record(many) if many else None
         except DeviceError:  # there is something in it that no graph takes
-            return call, 1
+            replay = None
+        return (call, 1) if replay is None else (replay, many)
 
     def _shortest(self, call: Callable[[], object]) -> float:
         """Seconds of a call, of some the shortest: what disturbs one makes it longer."""

@@ -57,6 +57,15 @@ def test_graphs_repeat_the_middle_passes(gpu: Any) -> None:
         gpu.launched = gpu.replayed = 0
 
 
+def test_a_captured_loop_is_no_graph_in_a_graph(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later calls would write their pointers into the one that the captured launch has."""
+    st, u = sg.Stencil.from_weights(BOX), rng.random((24, 40))
+    k = sg.compile(st, u.shape, steps=140, backend="cuda", schedule="direct")
+    monkeypatch.setattr(gpu, "capturing", lambda stream: True)
+    want = sg.compile(st, u.shape, steps=140, backend="reference", schedule="direct")(u)
+    assert off(k(u), want) <= 1e-12 and gpu.launched == 140 and gpu.replayed == 0
+
+
 def device_array(gpu: Any, wide: Any, first: int, cols: int) -> ArrayView:
     """A block of columns of a host array, copied to the device, as an array of some library."""
     pointer = gpu.alloc(wide.nbytes)
