@@ -107,7 +107,7 @@ def pieces(g: Geometry, spans: tuple[int, ...]) -> int:
     """Loads of ``per_x`` elements that a thread makes from shared memory: of each row that its outputs need, once."""
     first, total = g.before - g.radius, 0
     for row in range(g.per_y + len(spans) - 1):
-        wide = max((spans[row - y] for y in range(g.per_y) if 0 <= row - y < len(spans)), default=0)
+        wide = max(spans[max(0, row - g.per_y + 1) : row + 1], default=0)  # of its outputs' rows
         if wide:
             start = (first + (g.k - wide) // 2) % g.per_x
             total += -(-(start + g.per_x + wide - 1) // g.per_x)

@@ -193,9 +193,11 @@ def _fillings(
                 _share(n, count, every * r, wrap, unit)
                 for n, count, r, wrap, unit in zip(sizes, tiles, far, around, (1, 1, 32), strict=True)
             )
+            if (s.planes or planes) > _PLANES or (s.cols or cols) > most:
+                continue
             for warps in (s.warps,) if s.warps else _WARPS:
                 rows = _share(sizes[1], tiles[1], every * far[1], around[1], warps)
-                if (s.planes or planes) <= _PLANES and (s.cols or cols) <= most and (s.rows or rows) <= _ROWS:
+                if (s.rows or rows) <= _ROWS:
                     yield s.but(
                         tiles=tiles[3 - update.ndim :], planes=s.planes or planes, cols=s.cols or cols,
                         rows=s.rows or rows, warps=warps, every=every,
