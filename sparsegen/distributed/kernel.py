@@ -71,7 +71,7 @@ class DistributedKernel:
         self.kernel, self._ranks = k, ranks
         ranks.agree(self._facts(overlap))
         overlap = False if overlap is None and not ranks.beside else overlap
-        self.schedule, self.partition = planned(k, ranks.mesh, overlap)
+        self.schedule, self.partition = planned(k, ranks.mesh, overlap, ranks.beside)
         self._pieces = {i: self.partition.pieces[i] for i in self.partition.of(ranks.me)}
         self._seen = {i: seen(k.problem, self.partition, piece).on(ranks.device) for i, piece in self._pieces.items()}
         self._records = Records(ranks, self.partition, k.problem)
@@ -119,7 +119,8 @@ class DistributedKernel:
 
     def explain(self) -> Exchange:
         """What a pass is predicted to take and to send: printed it is a page, its fields are the figures."""
-        return predicted(self.kernel.problem, self.kernel.device, self.partition, self.schedule)
+        k = self.kernel
+        return predicted(k.problem, k.device, self.partition, self.schedule, beside=self._ranks.beside)
 
     def __repr__(self) -> str:
         mesh, how = "x".join(map(str, self._ranks.mesh)), ", overlapped" if self.overlapped else ""

@@ -84,8 +84,10 @@ class Exchange:
         ])  # fmt: skip
 
 
-def planned(k: Kernel, mesh: tuple[int, ...], overlap: bool | None) -> tuple[Schedule, Partition]:
-    """The schedule of passes and how the domain is split.
+def planned(
+    k: Kernel, mesh: tuple[int, ...], overlap: bool | None, beside: bool = True
+) -> tuple[Schedule, Partition]:  # fmt: skip
+    """The schedule of passes and how the domain is split; ``beside``: whether an exchange goes on beside kernels.
 
     ArrayError where the domain or its boundary forbids it, ScheduleError where no schedule runs on all pieces.
     """
@@ -98,7 +100,7 @@ def planned(k: Kernel, mesh: tuple[int, ...], overlap: bool | None) -> tuple[Sch
             for one in _wanted(whole, k.problem, overlap):
                 for there in _pieces(k.problem, one):
                     there.price(schedule, k.device, Request(schedule.steps))
-                exchange = predicted(k.problem, k.device, one, schedule)
+                exchange = predicted(k.problem, k.device, one, schedule, beside=beside)
                 found.append((exchange.time / exchange.steps, schedule, one))
         except (ArrayError, ScheduleError) as error:
             refused.append(error)
@@ -154,10 +156,12 @@ def _sides(problem: Problem) -> tuple[Any, ...]:
 
 
 def predicted(
-    problem: Problem, device: DeviceProfile, partition: Partition, schedule: Schedule, share: Sequence[int] = ()
-) -> Exchange:
+    problem: Problem, device: DeviceProfile, partition: Partition, schedule: Schedule, share: Sequence[int] = (),
+    beside: bool = True,
+) -> Exchange:  # fmt: skip
     """A pass on the ranks of a partition; ScheduleError where the schedule cannot run its pieces.
 
+    ``beside``: whether halos travel while something is worked out, which they do not over MPI.
     ``share``: cells whose time on one GPU stands, times the ranks, for that of the whole domain: of one too large.
     """
     link, steps = link_of(device), schedule.steps
@@ -196,7 +200,9 @@ def predicted(
             placed = boxes * arrays * device.launch_s + 2 * (near + far) / device.bw_global
             travel[turn] = placed + max(link.seconds(near, apart=False), link.seconds(far, apart=True))
         sent += near + far
-    if partition.turns == 1:
+    if not beside:
+        time = sum(each) + sum(travel) + local
+    elif partition.turns == 1:
         early = ahead(work(bare(problem).at(shape(own[0].frame))), partition.ends) if not groups(problem) else 1.0
         time = max(each[0], early * each[0] + travel[0])
     else:

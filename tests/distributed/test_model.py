@@ -42,6 +42,16 @@ def test_bytes_are_those_of_the_halos() -> None:
     assert told.sent == 2 * 2 * 3 * 512 * 8  # both levels are new
 
 
+def test_nothing_is_hidden_where_nothing_goes_on_beside_kernels() -> None:
+    k = heat((20480, 20480))
+    whole = split(k.problem, (2,), k.schedule)
+    for n in (1, 2):
+        found = predicted(k.problem, H100, whole.in_turns(n), k.schedule, beside=False)
+        assert found.hidden == pytest.approx(0, abs=1e-9)
+    assert predicted(k.problem, H100, whole, k.schedule).hidden == 1
+    assert planned(k, (2,), None, beside=False)[1].turns == 1
+
+
 def test_overlap_hides_what_takes_longer_than_halos_cost() -> None:
     slow = replace(H100, link=Link(8, 5.0, 1e-5, 5.0, 2e-5))
     k = heat((20480, 20480))
