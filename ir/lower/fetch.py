@@ -67,11 +67,12 @@ def _by_branch(cx: Context, op: t.Fetch) -> Callable[[], None]:
     for start, at in zip(starts, places, strict=True):
         column, here = across.piece(at) if across else (_column(op, at, vector), None)
         pieces.append((start, b.let("column", column), None if here is None else b.let("here", here)))
-    singles = [
-        (b.let("cell", map_index(cell, n, op.grid.sides[1]).index), b.let("local", place(local)), b.let("mine", mine))
-        for j in range(0, across.count if across else 0, 32)
-        for cell, local, mine in across.cells(cx.lane + j)
-    ]  # fmt: skip
+    singles = []
+    if across:
+        for j in range(0, across.count, 32):
+            for cell, local, mine in across.cells(cx.lane + j):
+                source = b.let("cell", map_index(cell, n, op.grid.sides[1]).index)
+                singles.append((source, b.let("local", place(local)), b.let("mine", mine)))
 
     def turn() -> None:
         now = cx.resolve(op.turn)
