@@ -11,7 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sparsegen.choose import Request
 from sparsegen.cost.cost import Cost
@@ -26,6 +26,9 @@ from sparsegen.ir.errors import ArrayError, DeviceError, ScheduleError, Sparsege
 from sparsegen.kernel import Kernel
 from sparsegen.problem import Problem
 from sparsegen.schedule import Schedule
+
+#: Tiles of a block along the first of three axes that are tried besides what is cheapest for one GPU.
+_TILES: Final = (3, 4)
 
 
 @dataclass(frozen=True)
@@ -98,16 +101,27 @@ def planned(
         try:
             whole = split(k.problem, mesh, schedule)
             for one in _wanted(whole, k.problem, overlap):
-                for there in _pieces(k.problem, one):
-                    there.price(schedule, k.device, Request(schedule.steps))
-                exchange = predicted(k.problem, k.device, one, schedule, beside=beside)
-                found.append((exchange.time / exchange.steps, schedule, one))
+                for s in _in_tiles(schedule, one) if beside else [schedule]:
+                    for there in _pieces(k.problem, one):
+                        there.price(s, k.device, Request(s.steps))
+                    exchange = predicted(k.problem, k.device, one, s, beside=beside)
+                    found.append((exchange.time / exchange.steps, s, one))
         except (ArrayError, ScheduleError) as error:
             refused.append(error)
     if not found:
         raise refused[0]
     _, schedule, best = min(found, key=lambda each: each[0])
     return schedule, best
+
+
+def _in_tiles(schedule: Schedule, partition: Partition) -> list[Schedule]:
+    """The schedule, and such with more tiles along the first of three axes, where their size is left to the cost model:
+    for one GPU it takes few, and of one or two there is none that others could come before."""
+    found = [schedule]
+    if partition.turns == 1 and partition.ends and any(w.name == "planes" and w.auto for w in schedule.rules.words):
+        planes = max(shape(piece.frame)[0] for piece in partition.pieces)
+        found += [schedule.but(planes=math.ceil(planes / tiles)) for tiles in _TILES]
+    return found
 
 
 def _pieces(problem: Problem, partition: Partition) -> list[Problem]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sparsegen as sg
-from sparsegen.bench import stencils
+from sparsegen.bench import stencils, updates
 from sparsegen.bench.distributed import FORMS, PARTS, Row, view
 from sparsegen.cost.devices import load_profile, names, profile_from, tomllib
 from sparsegen.cost.links import Link
@@ -50,6 +50,16 @@ def test_nothing_is_hidden_where_nothing_goes_on_beside_kernels() -> None:
         assert found.hidden == pytest.approx(0, abs=1e-9)
     assert predicted(k.problem, H100, whole, k.schedule).hidden == 1
     assert planned(k, (2,), None, beside=False)[1].turns == 1
+
+
+def test_blocks_have_tiles_that_others_come_before() -> None:
+    """On one GPU acoustic has one tile along the first axis, or two, which are both at an end."""
+    k = sg.compile(updates.update("acoustic, order 8"), (1024, 1024, 512), 24, "h200", "reference")
+    (schedule, partition), plain = planned(k, (2,), None), k.schedule.but(planes=None)
+    assert partition.turns == 1 and schedule == plain.but(planes=174)
+    cut, whole = (predicted(k.problem, k.device, partition, s) for s in (schedule, plain))
+    assert cut.hidden == 1 and whole.hidden == 0 and sum(cut.work) > sum(whole.work) and cut.time < 0.96 * whole.time
+    assert planned(k, (2,), None, beside=False)[0] == plain
 
 
 def test_overlap_hides_what_takes_longer_than_halos_cost() -> None:

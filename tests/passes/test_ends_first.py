@@ -44,12 +44,20 @@ def heat_3d(u: sg.Field) -> sg.Value:
     return 0.4 * u[0, 0, 0] + 0.1 * near
 
 
+@sg.stencil(dtype="f32", boundary=sg.dirichlet(0.0))
+def acoustic(u: sg.Field(levels=2), c: sg.Coef) -> Any:  # type: ignore[valid-type]
+    now: Any = u
+    far = (now[-2, 0, 0] + now[2, 0, 0]) + (now[0, -2, 0] + now[0, 2, 0]) + (now[0, 0, -2] + now[0, 0, 2])
+    return 2 * now[0, 0, 0] - now.prev[0, 0, 0] + c[0, 0, 0] * (far - 6 * now[0, 0, 0])
+
+
 #: What is compiled, its shape, its schedule, and the cells that others wait for.
 CASES = [
     (heat_3d, (23, 20, 40), "column fuse=1 levels=2 lines=2 planes=6 warps=8 stages=2", 4),
     (heat, (41, 64), "stream fuse=1 levels=2 cols=2 rows=8 warps=2 stages=2 unroll=1", 4),
     (heat, (40, 64), "tiled fuse=1 tile=8x32 warps=4 stages=1", 3),
     (heat, (64, 64), "direct block=32x4 fuse=1", 6),
+    (acoustic, (27, 20, 132), "column levels=1 lines=2 planes=9 warps=4 stages=2", 5),
     (wave, (40, 64), "stream levels=2 cols=4 rows=8 warps=2 stages=2 unroll=1", 5),
 ]
 
