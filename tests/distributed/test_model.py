@@ -58,7 +58,12 @@ def test_blocks_have_tiles_that_others_come_before() -> None:
     (schedule, partition), plain = planned(k, (2,), None), k.schedule.but(planes=None)
     assert partition.turns == 1 and schedule == plain.but(planes=174)
     cut, whole = (predicted(k.problem, k.device, partition, s) for s in (schedule, plain))
-    assert cut.hidden == 1 and whole.hidden == 0 and sum(cut.work) > sum(whole.work) and cut.time < 0.96 * whole.time
+    assert (
+        cut.hidden == 1
+        and whole.hidden == pytest.approx(0, abs=1e-9)
+        and sum(cut.work) > sum(whole.work)
+        and cut.time < 0.96 * whole.time
+    )
     assert planned(k, (2,), None, beside=False)[0] == plain
 
 
