@@ -82,7 +82,7 @@ def registers(update: Update, s: UpdateSchedule, held: Held) -> int:
     held twice, the old one and what has come in its place.
     """
     more = 0.0
-    if held.closed[2] and ITEMSIZE[update.dtype] == 8:
+    if held.closed[2] and held.blocks > 1 and ITEMSIZE[update.dtype] == 8:
         cells = s.planes * s.rows * s.cols * windows.arrays(update)
         more = LINES + (2 - windows.HELD) * 2 * cells
     return windows.registers(update, s) + int(more)

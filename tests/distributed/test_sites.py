@@ -265,4 +265,6 @@ def test_what_is_predicted_of_sites() -> None:
     plain, more = found
     assert more.work[0] > plain.work[0] and more.alone > plain.alone and more.time > plain.time
     few = sg.compile(update.with_sites(heard=sg.Receiver(lines[:1], "v")), (40, 370), 2, H100, "reference")
-    assert "work" in str(predicted(few.problem, H100, planned(few, (2,), False)[1], few.schedule))
+    schedule, partition = planned(few, (2,), False)
+    assert few.schedule.family == "resident" != schedule.family
+    assert "work" in str(predicted(few.problem, H100, partition, schedule))
