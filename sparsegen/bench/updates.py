@@ -191,8 +191,8 @@ def _odd() -> list[Case]:
 def _sites() -> list[Case]:
     of = {form.name: case(form, "sites") for form in _BORDERED}
     wave, volume = of["wave"], of["acoustic, order 8"]
-    chip = {"stencil": update("wave", dtype="f32"), "shape": (1024, 1024), "steps": ON_CHIP, "schedule": "resident"}
-    small = replace(wave, **chip)
+    single = update("wave", dtype="f32")
+    small = replace(wave, stencil=single, shape=(1024, 1024), steps=ON_CHIP, schedule="resident")
     return [
         volume, *(sites.surveyed(volume, (1, edge, edge), sites.LARGE) for edge in (32, 256)),
         wave, *(sites.surveyed(wave, counts, sites.LARGE) for counts in ((1, 1000), (4, 2000))),
