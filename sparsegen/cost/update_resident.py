@@ -5,7 +5,7 @@
 A step ends when the slowest block has made it, so all are alike: what a warp does, and one meeting of its block.
 Between rounds the cells around a block's own go through shared memory and L2, with a tag each.  What is named fitted is
 of 151 kernels of twelve updates on an H100 and an H200; what is fitted anew, of 140 others: of random updates and small
-fields (tests/cost/test_drawn_updates.py), of suite ``updates``, and of 86 schedules of four of its fields on one H200
+fields (tests/cost/test_drawn_updates.py), of suite ``updates``, and of 88 schedules of four of its fields on one H200
 (tests/cost/test_onchip.py).  Of these 140 half are predicted to 4 %, nine of ten to 11 %.
 """
 
