@@ -6,7 +6,7 @@ A step ends when the slowest block has made it, so all are alike: what a warp do
 Between rounds the cells around a block's own go through shared memory and L2, with a tag each.  What is named fitted is
 of 151 kernels of twelve updates on an H100 and an H200; what is fitted anew, of 140 others: of random updates and small
 fields (tests/cost/test_drawn_updates.py), of suite ``updates``, and of 88 schedules of four of its fields on one H200
-(tests/cost/test_onchip.py).  Of these 140 half are predicted to 4 %, nine of ten to 11 %.
+(tests/cost/test_onchip.py).  Of the 129 of these that do not spill half are predicted to 4 %, nine of ten to 11 %.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def shared(update: Update, s: UpdateSchedule, held: Held) -> int:
 def registers(update: Update, s: UpdateSchedule, held: Held) -> int:
     """Estimated 32-bit registers of a thread.
 
-    Where whole lines of f64 go between blocks more than of windows elsewhere (nvcc's numbers of 22 kernels): a value is
+    Where whole lines of f64 go between blocks more than of windows elsewhere (nvcc's numbers of 27 kernels): a value is
     held twice, the old one and what has come in its place.
     """
     more = 0.0

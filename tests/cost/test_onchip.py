@@ -1,8 +1,8 @@
 """Schedules of ``resident`` for four small fields of suite ``updates`` on one H200, and what the model expects of them.
 
 ``data/onchip.csv``: GS/s of calls of 1000 steps, one after the other, and bytes that nvcc spilled of a thread; of each
-field those twelve numbers of blocks and of steps between exchanges that were predicted to be fastest at 7cd2ebb, and
-twelve others.
+field those twelve numbers of blocks and of steps between exchanges that were predicted to be fastest at b4c0dc1, where
+they were measured, and up to twelve others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sparsegen.families.update.base import family
 from sparsegen.schedule import UpdateSchedule, read
 
 DEVICE, STEPS = load_profile("h200"), 1000
-#: Bytes of a thread that may be spilled and are not noticed.
+#: Bytes of a thread from which on a kernel counts as one that spills: what the model says is of others.
 FEW = 60
 
 

@@ -24,7 +24,7 @@ def agrees(weights: Any, shape: tuple[int, ...], line: str, boundary: Any, steps
     k = sg.compile(st, shape, steps=steps, backend="cuda", schedule=line)
     want = sg.compile(st, shape, steps=steps, backend="reference")(u)
     assert np.abs(k(u) - want).max() / np.abs(want).max() <= (1e-12 if dtype == "f64" else 1e-5)
-    # nvcc takes all 255 registers for the largest windows and may put some of 300 words aside, which no clock notices
+    # nvcc takes all 255 registers for the largest windows, and may put a few words aside
     assert k.resources().spills <= (128 if k.schedule.family == "resident" else 0)
 
 
