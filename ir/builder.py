@@ -239,16 +239,17 @@ class Builder:
         self.emit(w.St(buf, as_expr(index), vals, where, cache, degree, loc=self.loc))
 
     def ld_tagged(
-        self, buf: Buffer, index: ExprLike, where: Expr | None = None, other: Value | None = None, scope: str = "gpu"
-    ) -> tuple[Value, Value]:
-        """A value and its tag, in one access; 0 and the tag ``other`` where ``where`` is false."""
-        out = self.fresh("cell", buf.dtype), self.fresh("tag", buf.dtype)
+        self, buf: Buffer, index: ExprLike, where: Expr | None = None, other: Value | None = None, scope: str = "gpu",
+        values: int = 1,
+    ) -> tuple[Value, ...]:  # fmt: skip
+        """Values and their tag, in one access; zeros and the tag ``other`` where ``where`` is false."""
+        out = *(self.fresh("cell", buf.dtype) for _ in range(values)), self.fresh("tag", buf.dtype)
         self.emit(wt.LdTagged(out, buf, as_expr(index), where, other, scope, loc=self.loc))
         return out
 
-    def st_tagged(self, buf: Buffer, index: ExprLike, val: Value, tag: Value, scope: str = "gpu") -> None:
-        """Stores a value and its tag in one access."""
-        self.emit(wt.StTagged(buf, as_expr(index), val, tag, scope, loc=self.loc))
+    def st_tagged(self, buf: Buffer, index: ExprLike, vals: Sequence[Value], tag: Value, scope: str = "gpu") -> None:
+        """Stores values and their tag in one access."""
+        self.emit(wt.StTagged(buf, as_expr(index), tuple(vals), tag, scope, loc=self.loc))
 
     def trap(self, where: Expr) -> None:
         """Ends the launch as failed, where the condition holds."""

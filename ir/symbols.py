@@ -69,7 +69,7 @@ _FAMILIES: Final = re.compile(
 )
 #: Functions and templates that the CUDA printer defines in the same file (backends/cuda/ptx_ops.py).
 _HELPERS: Final = re.compile(
-    r"smem|Regs|Param|TensorMap|(mma|wgmma|ldmatrix|cp_async|mbar|fence)(_\w+)?|cluster_\w+|bar_sync|(bulk|tensor)_copy|pack16|prmt|exp2_approx|movmatrix|scan_up|setmaxnreg_(inc|dec)|launch_(next|wait)|(ld|st)_tagged_(64|128)(_sys)?(_where)?|trap|read_clock|to_tf32|widen_e4m3|add_f16x2|quotient_f(32|64)"
+    r"smem|Regs|Param|TensorMap|(mma|wgmma|ldmatrix|cp_async|mbar|fence)(_\w+)?|cluster_\w+|bar_sync|(bulk|tensor)_copy|pack16|prmt|exp2_approx|movmatrix|scan_up|setmaxnreg_(inc|dec)|launch_(next|wait)|(ld|st)_tagged_(64|128|4x32)(_sys)?(_where)?|trap|read_clock|to_tf32|widen_e4m3|add_f16x2|quotient_f(32|64)"
 )
 
 

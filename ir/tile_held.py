@@ -16,7 +16,8 @@ from .expr import Const, Expr, Value
 from .formula import Code, problem, reads
 from .grid import Grid
 from .node import Op, attr, bind, buffer, define, operand, region
-from .numbers.held import FACTS, Cells
+from .numbers.held import FACTS, Cells, Line
+from .numbers.records import RECORD, Records
 from .op import Sides, check_sides
 from .tile_rules import axes, field, registers, same_type, scalars, shared, whole
 from .types import Buffer, s32, u32, u64
@@ -111,10 +112,11 @@ class Exchange(Op):
 class ExchangeLines(Op):
     """``tile.exchange`` where each line along the last axis is one block's: lines go from registers to registers.
 
-    ``bits`` says of each block and warp which lines of its threads it gives, and which it takes.  Columns of a lane lie
-    32 apart in ``cells``, so that lanes are side by side.  A thread asks for ``at_once`` cells at the same time.  The
-    block does not meet: a warp that depends on others of its block has met them in a step, one that depends
-    on none waits for no one.
+    ``bits`` says of each block and warp which lines of its threads it gives, and which it takes, of those that any warp
+    does, ``given`` and ``taken``, in the order in which they are looked at: all of ``held`` at once.  ``cells`` has
+    the records of :class:`sparsegen.ir.numbers.records.Records`, line by line, for each parity of the round.  The
+    block does not meet: a warp that depends on others of its block has met them in a step, one that depends on none
+    waits for no one.
     """
 
     held: tuple[Buffer, ...] = buffer(writes=True)
@@ -125,12 +127,13 @@ class ExchangeLines(Op):
     first: tuple[Expr, ...] = operand()
     share: Cells = attr()
     extent: Cells = attr()
-    at_once: int = attr()
+    given: tuple[Line, ...] = attr()
+    taken: tuple[Line, ...] = attr()
 
     @property
-    def pairs(self) -> int:
-        """Values with tags of an array and a round."""
-        return prod(self.extent)
+    def records(self) -> Records:
+        """Those of a line."""
+        return Records(self.share[2] * len(self.held) * max(1, self.held[0].dtype.bits // 32))
 
 
 @define("tile.exchange_cells", kw_only=True)
@@ -173,7 +176,8 @@ class HeldSteps(Op):
 
     ``held``: the levels of each of ``fields`` (name, time levels), newest first, then ``coefs``.  Columns come from
     neighbouring lanes, rows from neighbouring warps through ``edges`` (none where no rows are read), whose halves steps
-    use by turns; ``done`` have been made before these.  A step spoils ``reach`` cells at the ends of a window, but for
+    use by turns; ``done`` have been made before these.  Of planes those from ``made[0]`` to before ``made[1]`` are
+    made: others are of no use after a step.  A step spoils ``reach`` cells at the ends of a window, but for
     those where the field ends, and none of an axis that is ``closed``, whose ends are neighbours.  ``sides`` are those
     of each field, then of the coefficients (``frozen``: the edge cell), ``keep`` how many cells a frozen side keeps.
     ``scalars``: those of each of all steps, in the constant bank; in global memory where the number of all is not known
@@ -194,6 +198,7 @@ class HeldSteps(Op):
     results: tuple[int, ...] = attr()
     share: Cells = attr()
     reach: Cells = attr()
+    made: tuple[int, int] = attr()
     keep: Cells = attr()
     closed: tuple[bool, bool, bool] = attr()
     extent: Cells = attr()
@@ -278,7 +283,7 @@ def _store_held(op: StoreHeld, ctx: Context) -> None:
     field(ctx, op.grid, op.dst, own=len(op.own), low=len(op.low), high=len(op.high))
 
 
-def _pairs(ctx: Context, op: Swap, cells: int) -> None:
+def _pairs(ctx: Context, op: Exchange | ExchangeCells, cells: int) -> None:
     dtype, count = op.held[0].dtype, len(op.held)
     word = u64 if dtype.bits == 64 else u32
     ctx.need(op.cells.dtype is word, f"a cell of {dtype} and its tag are {word}, not {op.cells.dtype}")
@@ -289,23 +294,29 @@ def _pairs(ctx: Context, op: Swap, cells: int) -> None:
 @check(ExchangeLines)
 def _exchange_lines(op: ExchangeLines, ctx: Context) -> None:
     _direct(op, ctx, op.share[0] * op.share[1], ctx.threads // 32)
+    for lines in (op.given, op.taken):
+        ctx.need(all(0 <= p < op.share[0] and 0 <= k < op.share[1] for p, k in lines), f"a thread has no {lines}")
+    ctx.need(op.cells.dtype is u32, f"records have words of u32, @{op.cells.name} has {op.cells.dtype}")
+    least = 2 * op.extent[0] * op.extent[1] * op.records.size * RECORD
+    ctx.need(op.cells.size >= least, f"records of two rounds, of {op.extent[0] * op.extent[1]} lines, are {least} "
+             f"words, @{op.cells.name} has {op.cells.size}")  # fmt: skip
     ctx.need(op.extent[2] == 32 * op.share[2], f"lines of {op.extent[2]} cells are not {op.share[2]} of each lane")
 
 
 @check(ExchangeCells)
 def _exchange_cells(op: ExchangeCells, ctx: Context) -> None:
     _direct(op, ctx, prod(op.share), ctx.threads)
+    _pairs(ctx, op, op.pairs)
+    ctx.need(op.at_once >= 1, f"asks for {op.at_once} cells at the same time")
 
 
 def _direct(op: ExchangeLines | ExchangeCells, ctx: Context, count: int, owners: int) -> None:
     """``count`` bits to give and to take of each of a block's ``owners``."""
     _window(op, ctx, *op.held)
-    _pairs(ctx, op, op.pairs)
     words = -(-count // 32) * 2 * owners * _blocks(ctx)
     ctx.need(op.bits.dtype is u32, f"@{op.bits.name} has bits, it cannot be {op.bits.dtype}")
     ctx.need(op.bits.size == words, f"bits of all take {words} words, @{op.bits.name} has {op.bits.size}")
     axes(ctx, op.extent, window=len(op.first))
-    ctx.need(op.at_once >= 1, f"asks for {op.at_once} cells at the same time")
 
 
 @check(Exchange)
@@ -334,6 +345,8 @@ def _held_steps(op: HeldSteps, ctx: Context) -> None:
     far = [farthest(op.code, axis) for axis in range(3)]
     ctx.need(all(max(reads, keeps) <= has for reads, keeps, has in zip(far, op.keep, op.share, strict=True)),
              f"reads {far} cells away reach beyond the neighbouring thread, which has {list(op.share)}")  # fmt: skip
+    ctx.need(0 <= op.made[0] < op.made[1] <= op.share[0], f"a thread of {op.share[0]} planes makes none from "
+             f"{op.made[0]} to {op.made[1]}")  # fmt: skip
     window = op.share[0], op.share[1] * (ctx.threads // 32), op.share[2] * 32
     for axis, (closed, n, size) in enumerate(zip(op.closed, op.extent, window, strict=True)):
         ctx.need(n == size or not closed, f"one window is not all of axis {axis}: {size} cells of {n}")

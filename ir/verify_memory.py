@@ -79,17 +79,18 @@ def _st(op: w.St, ctx: Context) -> None:
 @check(LdTagged, StTagged)
 def _tagged(op: LdTagged | StTagged, ctx: Context) -> None:
     in_space(ctx, op.buf, "global")
-    ctx.need(op.buf.dtype in (u32, u64), f"a value and its tag are u32 or u64, but {declaration(op.buf)}")
+    count = len(op.out if isinstance(op, LdTagged) else op.vals) + isinstance(op, StTagged)
+    ctx.need((op.buf.dtype, count) in ((u32, 2), (u64, 2), (u32, 4)), "a value and its tag are u32 or u64, three "
+             f"values and theirs u32, but {count} elements are of {declaration(op.buf)}")  # fmt: skip
     ctx.one_of(op.scope, SCOPES, "scope")
-    nbytes = 2 * op.buf.dtype.nbytes
+    nbytes = count * op.buf.dtype.nbytes
     ctx.need(op.buf.align % nbytes == 0, f"accesses {nbytes} bytes at once, but {declaration(op.buf)} is aligned to "
              "less", f"declare align={nbytes}")  # fmt: skip
     if isinstance(op, LdTagged):
-        ctx.need(len(op.out) == 2, f"gives a value and its tag, not {len(op.out)} results")
         for v in op.out:
             ctx.need(v.dtype is op.buf.dtype, f"{declaration(v)} loads from {declaration(op.buf)}: the types differ")
     else:
-        for part in (op.val, op.tag):
+        for part in (*op.vals, op.tag):
             ctx.typed(part, op.buf.dtype, "what is stored")
     where = op.where if isinstance(op, LdTagged) else None
     ctx.condition(where, "where")
@@ -97,7 +98,7 @@ def _tagged(op: LdTagged | StTagged, ctx: Context) -> None:
         ctx.need((op.where is None) == (op.other is None), "a tag goes with a condition")
         if op.other is not None:
             ctx.typed(op.other, op.buf.dtype, "the tag of what is not loaded")
-    ctx.inside(op.buf, op.index, 2, where)
+    ctx.inside(op.buf, op.index, count, where)
 
 
 @check(Trap)

@@ -1,6 +1,6 @@
-"""A value and its tag in one access: how the blocks of one launch, or GPUs, hand cells to each other.
+"""Values and their tag in one access: how the blocks of one launch, or GPUs, hand cells to each other.
 
-A reader asks for a cell until it has the tag that it waits for.  The value has come with it, so neither side needs a
+A reader asks for a cell until it has the tag that it waits for.  The values have come with it, so neither side needs a
 fence or a flag.
 """
 
@@ -16,10 +16,11 @@ SCOPES = ("gpu", "sys")
 
 @define("warp.ld_tagged")
 class LdTagged(Op):
-    """Loads two adjacent elements, a value and its tag (8 bytes of u32, 16 of u64), as one ``st_tagged`` left them.
+    """Loads adjacent elements, values and their tag behind them, as one ``st_tagged`` left them: one of each, of u32 or
+    of u64, or three values and a tag of u32; 8 or 16 bytes.
 
     PTX ``ld.relaxed``: it may give what an earlier store has left, and it orders no other access.  With ``where``
-    false the lane loads nothing, and gets 0 with the tag ``other``.  ``scope``: ``gpu``, or ``sys`` for cells that
+    false the lane loads nothing, and gets zeros with the tag ``other``.  ``scope``: ``gpu``, or ``sys`` for cells that
     another GPU stores.
     """
 
@@ -33,14 +34,14 @@ class LdTagged(Op):
 
 @define("warp.st_tagged")
 class StTagged(Op):
-    """Stores a value and its tag at once (PTX ``st.relaxed``): nobody sees one without the other.
+    """Stores values and their tag at once (PTX ``st.relaxed``): nobody sees one without the others.
 
     ``scope``: ``gpu``, or ``sys`` for cells that another GPU loads.
     """
 
     buf: Buffer = buffer(writes=True, reads=False)
     index: Expr = operand()
-    val: Expr = operand()
+    vals: tuple[Expr, ...] = operand()
     tag: Expr = operand()
     scope: str = attr(default="gpu")
 

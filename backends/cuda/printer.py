@@ -306,13 +306,13 @@ def _ldmatrix(p: Printer, op: w.LdMatrix) -> None:
 
 
 def _ld_tagged(p: Printer, op: LdTagged) -> None:
-    dtype = op.buf.dtype
-    at = p.address(op.buf, op.index)
+    dtype, count = op.buf.dtype, len(op.out)
+    at, key = p.address(op.buf, op.index), (dtype.bits, count, op.scope)
     if op.where is None or op.other is None:
-        text = p.call(LD_TAGGED[dtype.bits, op.scope], at)
+        text = p.call(LD_TAGGED[key], at)
     else:
-        text = p.call(LD_TAGGED_WHERE[dtype.bits, op.scope], at, p.expr(op.where), p.value(op.other, dtype))
-    p.define_all(op.out, f"Regs<{dtype.c}, 2>", text, ["{}.v[0]", "{}.v[1]"])
+        text = p.call(LD_TAGGED_WHERE[key], at, p.expr(op.where), p.value(op.other, dtype))
+    p.define_all(op.out, f"Regs<{dtype.c}, {count}>", text, [f"{{}}.v[{i}]" for i in range(count)])
 
 
 def _atomic(p: Printer, op: Atom | Red) -> str:

@@ -102,8 +102,8 @@ def _set_registers(p: Printer, op: wg.SetRegisters) -> str:
 
 def _st_tagged(p: Printer, op: StTagged) -> str:
     dtype = op.buf.dtype
-    values = (p.typed(e, dtype).within(PRIMARY) for e in (op.val, op.tag))
-    return p.call(ST_TAGGED[dtype.bits, op.scope], p.address(op.buf, op.index), *values)
+    values = [p.typed(e, dtype).within(PRIMARY) for e in (*op.vals, op.tag)]
+    return p.call(ST_TAGGED[dtype.bits, len(values), op.scope], p.address(op.buf, op.index), *values)
 
 
 #: Ops that define nothing and print as one statement: its text.

@@ -6,32 +6,48 @@ from typing import Final
 
 from .ptx_helper import Helper, function
 
+#: Packs registers into the word ``q``, and unpacks it: of two as wide as half of it, and of four of 32 bits.
+_PACK: Final = {2: r"mov.b{bits} q, {{{0}, {1}}};",
+                4: r"mov.b64 lo, {{{0}, {1}}};\n\tmov.b64 hi, {{{2}, {3}}};\n\tmov.b128 q, {{lo, hi}};"}  # fmt: skip
+_UNPACK: Final = {2: r"mov.b{bits} {{{0}, {1}}}, q;",
+                  4: r"mov.b128 {{lo, hi}}, q;\n\tmov.b64 {{{0}, {1}}}, lo;\n\tmov.b64 {{{2}, {3}}}, hi;"}  # fmt: skip
 
-def _tagged(bits: int, c: str, constraint: str, scope: str) -> tuple[Helper, Helper, Helper]:
-    """A value and its tag loaded, stored, and loaded under a predicate, as one word of twice their width: only that is
-    never seen in halves."""
-    name = f"tagged_{2 * bits}{'_sys' if scope == 'sys' else ''}"
-    word, pair = f".b{2 * bits}", f'"={constraint}"(d.v[0]), "={constraint}"(d.v[1])'
+
+def _tagged(bits: int, count: int, scope: str) -> tuple[Helper, Helper, Helper]:
+    """Values and their tag loaded, stored, and loaded under a predicate, as one word: only that is never seen in
+    halves."""
+    c, constraint = ("unsigned", "r") if bits == 32 else ("unsigned long long", "l")
+    wide, each = bits * count, range(count)
+    name = f"tagged_{wide if count == 2 else f'{count}x{bits}'}{'_sys' if scope == 'sys' else ''}"
+    word = rf".reg .b{wide} q;" + (r"\n\t.reg .b64 lo, hi;" if count == 4 else "")
+
+    def pack(first: int) -> str:
+        return _PACK[count].format(*(f"%{first + i}" for i in each), bits=wide)
+
+    unpack = _UNPACK[count].format(*(f"%{i}" for i in each), bits=wide)
+    outs, regs = ", ".join(f'"={constraint}"(d.v[{i}])' for i in each), f"Regs<{c}, {count}>"
     load = function(
-        f"Regs<{c}, 2>", f"ld_{name}", f"const {c}* cell",
-        rf"{{\n\t.reg {word} q;\n\tld.relaxed.{scope}.global{word} q, [%2];\n\tmov{word} {{%0, %1}}, q;\n\t}}",
-        outs=pair, ins='"l"(cell)', before=f"Regs<{c}, 2> d;", after="return d;")  # fmt: skip
+        regs, f"ld_{name}", f"const {c}* cell",
+        rf"{{\n\t{word}\n\tld.relaxed.{scope}.global.b{wide} q, [%{count}];\n\t{unpack}\n\t}}",
+        outs=outs, ins='"l"(cell)', before=f"{regs} d;", after="return d;")  # fmt: skip
     where = function(
-        f"Regs<{c}, 2>", f"ld_{name}_where", f"const {c}* cell, bool there, {c} other",
-        rf"{{\n\t.reg {word} q;\n\t.reg .pred p;\n\tsetp.ne.b32 p, %3, 0;\n\tmov{word} q, {{%4, %5}};\n\t"
-        rf"@p ld.relaxed.{scope}.global{word} q, [%2];\n\tmov{word} {{%0, %1}}, q;\n\t}}",
-        outs=pair, ins=f'"l"(cell), "r"((int)there), "{constraint}"(({c})0), "{constraint}"(other)',
-        before=f"Regs<{c}, 2> d;", after="return d;")  # fmt: skip
+        regs, f"ld_{name}_where", f"const {c}* cell, bool there, {c} other",
+        rf"{{\n\t{word}\n\t.reg .pred p;\n\tsetp.ne.b32 p, %{count + 1}, 0;\n\t{pack(count + 2)}\n\t"
+        rf"@p ld.relaxed.{scope}.global.b{wide} q, [%{count}];\n\t{unpack}\n\t}}",
+        outs=outs, ins=", ".join(['"l"(cell), "r"((int)there)', *[f'"{constraint}"(({c})0)'] * (count - 1),
+                                  f'"{constraint}"(other)']),
+        before=f"{regs} d;", after="return d;")  # fmt: skip
+    values = [*("value" if count == 2 else f"value{i}" for i in each[:-1]), "tag"]
     store = function(
-        "void", f"st_{name}", f"{c}* cell, {c} value, {c} tag",
-        rf"{{\n\t.reg {word} q;\n\tmov{word} q, {{%1, %2}};\n\tst.relaxed.{scope}.global{word} [%0], q;\n\t}}",
-        ins=f'"l"(cell), "{constraint}"(value), "{constraint}"(tag)')  # fmt: skip
+        "void", f"st_{name}", ", ".join([f"{c}* cell", *(f"{c} {value}" for value in values)]),
+        rf"{{\n\t{word}\n\t{pack(1)}\n\tst.relaxed.{scope}.global.b{wide} [%0], q;\n\t}}",
+        ins=", ".join(['"l"(cell)', *(f'"{constraint}"({value})' for value in values)]))  # fmt: skip
     return load, store, where
 
 
 _TAGGED: Final = {
-    (bits, scope): _tagged(bits, c, constraint, scope)
-    for bits, c, constraint in ((32, "unsigned", "r"), (64, "unsigned long long", "l"))
+    (bits, count, scope): _tagged(bits, count, scope)
+    for bits, count in ((32, 2), (64, 2), (32, 4))
     for scope in ("gpu", "sys")
 }
 LD_TAGGED: Final = {key: made[0] for key, made in _TAGGED.items()}

@@ -1,4 +1,4 @@
-"""Closures of the accesses by which blocks hand cells to each other: a value and its tag at once.
+"""Closures of the accesses by which blocks hand cells to each other: values and their tag at once.
 
 They race with plain accesses only, and order nothing.  With an odd seed, the first ones that ask for a cell after a
 store may still get what it held before; who asks again until the tag is the right one does not notice.  (Not with every
@@ -31,7 +31,8 @@ Found = tuple["Global", Any, Any, Any, Any]
 
 
 def _accesses(op: LdTagged | StTagged, sc: Scope, name: str, way: str) -> Callable[[Group], Found | None]:
-    info, access = sc.info(op), Access(sc, op, 2, name, way)
+    width = len(op.out) if isinstance(op, LdTagged) else len(op.vals) + 1
+    info, access = sc.info(op), Access(sc, op, width, name, way)
 
     def accesses(g: Group) -> Found | None:
         found = access(g)
@@ -43,15 +44,15 @@ def _accesses(op: LdTagged | StTagged, sc: Scope, name: str, way: str) -> Callab
             cell, row, lane = (x.reshape(-1) for x in wide(g.n, cell, row, lane))
         if mem.tracked:
             stamp = mem.stamp(g, sel)
-            for half in (0, 1):
-                mem.check_atomic(cell + half, row, lane, stamp, info)
+            for i in range(width):
+                mem.check_atomic(cell + i, row, lane, stamp, info)
         return mem, cell, row, lane, sel
 
     return accesses
 
 
 def ld(op: LdTagged, sc: Scope) -> Step:
-    """The closure of a load of a value and its tag."""
+    """The closure of a load of values and their tag."""
     accesses = _accesses(op, sc, "ld.tagged", "read")
     out = Results(sc, op, op.buf.dtype)
     other = None if op.other is None else operand(op.other, op.buf.dtype, sc.slots)
@@ -63,17 +64,17 @@ def ld(op: LdTagged, sc: Scope) -> Step:
             left(g, np.zeros(0, np.int64))
             return
         mem, cell, _, _, sel = found
-        pair = [mem.data[cell + half] for half in (0, 1)]
+        each = [mem.data[cell + i] for i in range(len(op.out))]
         if mem.late is not None:
-            g.m.events += _as_before(mem.late, mem.before, cell, pair)
-        for half, values in enumerate(pair):
-            out.put(g, half, values, sel)
+            g.m.events += _as_before(mem.late, mem.before, cell, each)
+        for i, values in enumerate(each):
+            out.put(g, i, values, sel)
         left(g, sel)
 
     def left(g: Group, sel: Any) -> None:
         """The tag of lanes that load nothing."""
         if other is not None:
-            slot = out.slots[1]
+            slot = out.slots[-1]
             taken = np.zeros(32 * g.n, bool)
             taken[sel] = True
             g.env[slot] = np.where(taken.reshape(g.n, 32), g.env[slot], other(g.env))
@@ -81,21 +82,21 @@ def ld(op: LdTagged, sc: Scope) -> Step:
     return ld
 
 
-def _as_before(left: Any, before: Any, cell: Any, pair: list[Any]) -> bool:
+def _as_before(left: Any, before: Any, cell: Any, each: list[Any]) -> bool:
     """Some get what was there before: whether there are any, who asks again gets another answer."""
     late = np.flatnonzero(left[cell])
     at = cell[late]
-    for half, values in enumerate(pair):
-        values[late] = before[at + half]
+    for i, values in enumerate(each):
+        values[late] = before[at + i]
     np.subtract.at(left, at, 1)
     np.maximum(left, 0, out=left)
     return bool(len(late))
 
 
 def st(op: StTagged, sc: Scope) -> Step:
-    """The closure of a store of a value and its tag."""
+    """The closure of a store of values and their tag."""
     accesses = _accesses(op, sc, "st.tagged", "write")
-    vals = [operand(v, op.buf.dtype, sc.slots) for v in (op.val, op.tag)]
+    vals = [operand(v, op.buf.dtype, sc.slots) for v in (*op.vals, op.tag)]
 
     def st(g: Group) -> None:
         found = accesses(g)
@@ -105,11 +106,11 @@ def st(op: StTagged, sc: Scope) -> Step:
         if m.seed % 2:
             if mem.late is None:
                 mem.late, mem.before = np.zeros(mem.size, np.int8), mem.data.copy()
-            for half in (0, 1):
-                mem.before[cell + half] = mem.data[cell + half]
+            for i in range(len(vals)):
+                mem.before[cell + i] = mem.data[cell + i]
             mem.late[cell] = m.rng.randrange(LATE + 1)
-        for half, val in enumerate(vals):
-            (mem.data[cell + half],) = pick(sel, (g.n, 32), val(g.env))
+        for i, val in enumerate(vals):
+            (mem.data[cell + i],) = pick(sel, (g.n, 32), val(g.env))
         m.events += 1
 
     return st

@@ -102,8 +102,8 @@ class Windows:
         return th.HeldSteps(
             held=self.regs, edges=self.edges, done=as_expr(done), left=as_expr(left), first=self.first, low=self.low,
             high=self.high, fields=op.fields, coefs=op.coefs, code=code, results=results, share=self.held.share,
-            reach=self.held.reach, keep=(op.radius[0], op.radius[1], op.radius[2]), closed=self.held.closed,
-            extent=self.held.shape, sides=(*op.sides, op.coef_sides), scalars=scalars,
+            reach=self.held.reach, made=self.held.made, keep=(op.radius[0], op.radius[1], op.radius[2]),
+            closed=self.held.closed, extent=self.held.shape, sides=(*op.sides, op.coef_sides), scalars=scalars,
         )  # fmt: skip
 
     def func(self, body: th.Window, *more: Buffer, room: Sequence[Buffer] = (), **how: Any) -> t.Func:

@@ -21,6 +21,7 @@ from ..layout import walk_degree
 from ..module import Module
 from ..numbers.arithmetic import up
 from ..numbers.held import Held, Table
+from ..numbers.records import RECORD
 from ..op_sites import between
 from ..passes.manager import register
 from ..types import Buffer, s32, u32, u64
@@ -99,10 +100,7 @@ class _Kernel(Windows):
             tables |= sites.tables(held, every=True)[1]
             others += sites.others
         super().__init__(op, held, o.parameters(op.fields, ()), tables=tables, others=others)
-        word, count = u64 if op.dtype.bits == 64 else u32, self.swapped
-        line = up(held.shape[2], held.share[2]) if self.by == "cells" else held.shape[2]
-        pairs = 2 * count * held.shape[0] * held.shape[1] * line
-        cells = Buffer(self.called["cells"], word, 2 * pairs, "global", 2 * word.nbytes)
+        count, cells = self.swapped, self._cells()
         #: What stays from launch to launch.
         self.kept = {what: Buffer(self.called[what], u32, 1, "global") for what in ("epoch", "counter")}
         self.kept |= {"cells": cells} if self.by else {}
@@ -118,6 +116,17 @@ class _Kernel(Windows):
         self.scalars = o.scalars(op, steps, taken, "global")
         size = count * self.threads * prod(held.share)
         self.image = Buffer(self.called["image"], op.dtype, size, "shared", 128)
+
+    def _cells(self) -> Buffer:
+        """What cells travel through, for two rounds: records of lines, or a value and its tag of each cell."""
+        held, called, dtype = self.held, self.called["cells"], self.op.dtype
+        lines = 2 * held.shape[0] * held.shape[1]
+        if self.by == "lines":
+            each = held.records(self.swapped, dtype.nbytes).size
+            return Buffer(called, u32, lines * each * RECORD, "global", u32.nbytes * RECORD)
+        word = u64 if dtype.bits == 64 else u32
+        line = up(held.shape[2], held.share[2]) if self.by == "cells" else held.shape[2]
+        return Buffer(called, word, 2 * lines * self.swapped * line, "global", 2 * word.nbytes)
 
     def launched(self) -> t.Func:
         """It loads the fields, makes all rounds of steps, and stores the newest levels."""
@@ -139,11 +148,14 @@ class _Kernel(Windows):
     def _exchange(self, number: Value, tag: Value) -> th.Swap:
         held = self.regs[: self.swapped]
         if self.by != "images":
-            return (th.ExchangeLines if self.by == "lines" else th.ExchangeCells)(
-                held=held, cells=self.kept["cells"], bits=self.lists["bits"], round=number, tag=tag,
-                first=self.first, share=self.held.share, extent=self.held.shape,
-                at_once=self.held.at_once(self.op.dtype.nbytes),
-            )  # fmt: skip
+            direct: dict[str, Any] = {
+                "held": held, "cells": self.kept["cells"], "bits": self.lists["bits"], "round": number, "tag": tag,
+                "first": self.first, "share": self.held.share, "extent": self.held.shape,
+            }  # fmt: skip
+            if self.by == "lines":
+                given, taken = self.held.swapped_lines
+                return th.ExchangeLines(**direct, given=given, taken=taken)
+            return th.ExchangeCells(**direct, at_once=self.held.at_once(self.op.dtype.nbytes))
         nbytes = self.op.dtype.nbytes
         return th.Exchange(
             held=held, image=self.image, cells=self.kept["cells"], given=self.lists["given"],

@@ -41,7 +41,7 @@ class _AllReduce:
         with self._mine() as i:
             word = b.ld(op.src, i, hint="word")
             for rank in others:
-                b.st_tagged(op.theirs[rank], self._cell(op.rank, i), word, self.tag, "sys")
+                b.st_tagged(op.theirs[rank], self._cell(op.rank, i), [word], self.tag, "sys")
         began = b.clock("began") if op.patience else None
         with self._mine() as i:
             self._wait(i, others, began)

@@ -96,34 +96,23 @@ def exchange(cx: Context, op: t.Exchange) -> Callable[[], None]:
 class Tagged:
     """Cells that travel between blocks, each as a word with a tag that says of which round it is."""
 
-    def __init__(self, cx: Context, op: t.Swap, extent: int) -> None:
+    def __init__(self, cx: Context, op: t.Exchange | t.ExchangeCells, extent: int) -> None:
         self.cx, self.cells, self.extent = cx, op.cells, extent
         self.word, self.dtype = op.cells.dtype, op.held[0].dtype
-        tag = cx.resolve(op.tag)
-        assert isinstance(tag, Value)
-        self.tag: Value = tag
+        self.tag = round_tag(cx, op.tag)
         self.half = cx.b.let("half", cx.resolve(op.round) % 2 * (len(op.held) * extent))
-        self._wide = tag if self.word is u32 else cx.b.convert(tag, u64)
+        self._wide = self.tag if self.word is u32 else cx.b.convert(self.tag, u64)
 
     def give(self, array: int, cell: Expr, value: Value) -> None:
         """Stores a cell's value and the round's tag."""
-        self.cx.b.st_tagged(self.cells, self._pair(array, cell), self._bits(value), self._wide)
+        self.cx.b.st_tagged(self.cells, self._pair(array, cell), [self._bits(value)], self._wide)
 
     def take(self, asked: Sequence[tuple[int, Expr, Expr]]) -> list[Value]:
-        """The values of cells, each of an array and where it is asked for at all; all anew until each has the tag.
-
-        No load is behind a branch or waits for another one's tag: all are under way together.
-        """
-        b = self.cx.b
-        got = b.alloc("got", self.word, len(asked))
-        with b.loop():
-            differ = list[Value]()
-            for i, (array, cell, where) in enumerate(asked):
-                word, tag = b.ld_tagged(self.cells, self._pair(array, cell), where, self._wide)
-                b.st(got, i, word)
-                differ.append(b.binary("xor", tag if self.word is u32 else b.convert(tag, u32), self.tag))
-            b.break_if(reduce(lambda some, more: b.binary("or", some, more), differ).eq(0))
-        return [self._number(b.ld(got, i)) for i in range(len(asked))]
+        """The values of cells, each of an array and where it is asked for at all; all anew until each has the tag."""
+        found = await_tagged(
+            self.cx, self.cells, [(self._pair(array, cell), where) for array, cell, where in asked], self._wide
+        )
+        return [self._number(word) for (word,) in found]
 
     def _number(self, word: Value) -> Value:
         """The value that a word is."""
@@ -138,6 +127,34 @@ class Tagged:
         """A cell as the word that travels; one of 16 bits is the low half of it."""
         b = self.cx.b
         return b.bitcast(value, self.word) if value.dtype.bits > 16 else b.convert(b.bitcast(value, u16), u32)
+
+
+def round_tag(cx: Context, tag: Expr) -> Value:
+    """The tag of a round."""
+    found = cx.resolve(tag)
+    assert isinstance(found, Value)
+    return found
+
+
+def await_tagged(
+    cx: Context, cells: Buffer, asked: Sequence[tuple[Expr, Expr]], tag: Value, values: int = 1
+) -> list[list[Value]]:  # fmt: skip
+    """The values behind each place, where it is asked for at all; all anew until each has the tag.
+
+    No load is behind a branch or waits for another one's tag: all are under way together.
+    """
+    b, word = cx.b, cells.dtype
+    short = tag if word is u32 else b.convert(tag, u32)
+    got = b.alloc("got", word, len(asked) * values)
+    with b.loop():
+        differ = list[Value]()
+        for i, (place, where) in enumerate(asked):
+            *words, found = b.ld_tagged(cells, place, where, tag, values=values)
+            for j, value in enumerate(words):
+                b.st(got, i * values + j, value)
+            differ.append(b.binary("xor", found if word is u32 else b.convert(found, u32), short))
+        b.break_if(reduce(lambda some, more: b.binary("or", some, more), differ).eq(0))
+    return [[b.ld(got, i * values + j) for j in range(values)] for i in range(len(asked))]
 
 
 class _Exchange:

@@ -108,7 +108,7 @@ class _Steps:
         half = self.number % 2
         first = b.let("first", self._edge(half, self.cx.warp))
         for array in op.passed:
-            for p, k in product(range(self.planes), range(far)):
+            for p, k in product(self._read(array), range(far)):
                 self._show(first, array, 0, p, k, old[array, p, k])
                 self._show(first, array, 1, p, k, old[array, p, self.rows - far + k])
         counts = self._counts(step)
@@ -128,6 +128,14 @@ class _Steps:
 
     def _register(self, p: int, k: int) -> int:
         return (p * self.rows + k) * self.cols
+
+    def _read(self, array: Array) -> list[int]:
+        """Planes of which rows of other warps are read."""
+        low, high = self.op.made
+        if high - low == self.planes:
+            return list(range(self.planes))
+        far = {offset[0] for name, level, offset in f.reads(self.op.code) if (name, level) == array and offset[1]}
+        return [p for p in range(self.planes) if any(low <= p - dz < high for dz in far)]
 
     def _counts(self, step: Expr) -> Expr:
         """Whether rows of the warp are needed after this step: own ones, and what later steps spoil around them."""
@@ -174,7 +182,7 @@ class _Steps:
     def _lines(self, lines: _Lines) -> None:
         """The new values of all rows of all planes; older levels move on."""
         b, op = self.cx.b, self.op
-        for p, k in product(range(self.planes), range(self.rows)):
+        for p, k in product(range(*op.made), range(self.rows)):
             made = [
                 self.formula.results(op.results, lambda what, at=(p, k, c): lines.read(at, what), self.number)  # type: ignore[misc]
                 for c in range(self.cols)

@@ -19,10 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from .arithmetic import up
+from .records import Records
 
 Table = npt.NDArray[np.int32]
 #: A number of each axis: planes, rows, columns.
 Cells = tuple[int, int, int]
+#: A plane and a row of a thread.
+Line = tuple[int, int]
 #: Where a block's own cells begin and end along an axis, in the field, and where its window begins.
 Span = tuple[int, int, int]
 
@@ -118,9 +121,19 @@ class Held:
         """Cells of ``nbytes`` that a thread asks for at the same time, with their tags."""
         return _AT_ONCE // (2 * max(1, nbytes // 4))
 
-    def batches(self, arrays: int, nbytes: int) -> int:
-        """How often a thread asks for cells of whole lines, all of them."""
-        return -(-prod(self.share) * arrays // self.at_once(nbytes))
+    def records(self, arrays: int, nbytes: int) -> Records:
+        """How a line of so many arrays travels where it is one block's."""
+        return Records(self.share[2] * arrays * max(1, nbytes // 4))
+
+    @property
+    def edge_lines(self) -> tuple[int, int]:
+        """About how many lines a warp at the edge of the largest block gives, and how many it takes, at most."""
+        own, rows, above = self.most[0], self.share[1], self.halo[1] * self.shared[1]
+        before = self.halo[0] * self.shared[0]
+        outer = min(rows, above)
+        corners = 2 * int(self.needed[1:, 1 : outer + 1, 0].sum()) * self.shared[0]
+        inner = rows - outer
+        return own * outer + min(own, 2 * before) * inner, own * outer + corners + 2 * before * inner
 
     @property
     def taken_cells(self) -> int:
@@ -156,6 +169,15 @@ class Held:
             0 if closed else self.every * reach for closed, reach in zip(self.closed, self.reach, strict=True)
         )
         return planes, rows, columns
+
+    @property
+    def made(self) -> tuple[int, int]:
+        """From which plane of a window to before which one cells are of use after a step, in any block: those at its
+        ends are spoiled, but where the field ends or is closed."""
+        size, reach = self.window[0], self.reach[0]
+        if self.closed[0] or not self.wraps[0]:
+            return 0, size
+        return reach, min(size, self.most[0] + 2 * self.halo[0] - reach)
 
     @property
     def cells(self) -> int:
@@ -303,9 +325,20 @@ class Held:
     def line_bits(self) -> npt.NDArray[np.uint32]:
         """``[blocks, warps, 2, words]``: which lines of its threads a warp gives, and which it takes, where whole lines
         are one block's: bits in the order of planes and rows."""
+        return _bits(self._swapped_lines.transpose(0, 3, 1, 2, 4).reshape(self.blocks, self.warps, 2, -1))
+
+    @cached_property
+    def _swapped_lines(self) -> npt.NDArray[np.bool_]:
+        """``[blocks, 2, planes, warps, rows]``: which lines a warp gives, and which it takes."""
         planes, rows, _ = self.share
-        lines = self._swapped.any(-1).reshape(self.blocks, 2, planes, self.warps, rows)
-        return _bits(lines.transpose(0, 3, 1, 2, 4).reshape(self.blocks, self.warps, 2, -1))
+        return self._swapped.any(-1).reshape(self.blocks, 2, planes, self.warps, rows)
+
+    @property
+    def swapped_lines(self) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
+        """Lines of a thread that some warp gives, and those that some takes: what most do comes first, so that a warp
+        in the middle has gone past the others in few steps."""
+        given, taken = (_most_first(count) for count in self._swapped_lines.sum((0, 3)))
+        return given, taken
 
     @property
     def cell_bits(self) -> npt.NDArray[np.uint32]:
@@ -349,6 +382,12 @@ def _fewest(n: int, size: int, halo: int, wraps: bool) -> int | None:
 def spread(offsets: Iterable[Sequence[int]]) -> frozenset[Cells]:
     """How far reads at ``offsets`` on three axes lie, to either side."""
     return frozenset((abs(z), abs(y), abs(x)) for z, y, x in offsets)
+
+
+def _most_first(counts: npt.NDArray[np.int64]) -> tuple[Line, ...]:
+    """The places of what is not 0, the highest first."""
+    found = sorted((-int(n), p, k) for (p, k), n in np.ndenumerate(counts) if n)
+    return tuple((p, k) for _, p, k in found)
 
 
 def _bits(found: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:

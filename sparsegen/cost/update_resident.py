@@ -5,8 +5,9 @@
 A step ends when the slowest block has made it, so all are alike: what a warp does, and one meeting of its block.
 Between rounds the cells around a block's own go through shared memory and L2, with a tag each.  What is named fitted is
 of 151 kernels of twelve updates on an H100 and an H200; what is fitted anew, of 140 others: of random updates and small
-fields (tests/cost/test_drawn_updates.py), of suite ``updates``, and of 88 schedules of four of its fields on one H200
-(tests/cost/test_onchip.py).  Of the 129 of these that do not spill half are predicted to 4 %, nine of ten to 11 %.
+fields (tests/cost/test_drawn_updates.py), of suite ``updates``, and of schedules of four of its fields on one H200
+(tests/cost/test_onchip.py).  What whole lines take is of 45 of the last alone: half of these are predicted to 5 %, nine
+of ten to 18 %.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.update import deep, units
 from sparsegen.cost.update_stream import ALU, MUFU
-from sparsegen.cost.update_windows import beside, edges, on_three, passed, reads_of, swapped, wraps
+from sparsegen.cost.update_windows import beside, edges, made, on_three, passed, reads_of, swapped, wraps
 from sparsegen.dsl.update import Update
 from sparsegen.ir.numbers.held import Held
+from sparsegen.ir.numbers.records import RECORD
 from sparsegen.ir.op_update import parameters
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
@@ -39,7 +41,11 @@ REASONS: Final[dict[str, str]] = {
 SYMBOLS: Final[dict[str, str]] = {
     **windows.SYMBOLS, "steps": "time steps", "T": "steps between exchanges", "blocks": "blocks",
     "arrays": "arrays that change", "taken": "cells that a block gets", "given": "own cells that others get",
-    "runs": "runs of adjacent ones of both", "again": "times more than once that a warp asks for lines",
+    "runs": "runs of adjacent ones of both", "gives": "lines that a warp at the edge gives",
+    "sent": "bytes of a cell with its tag, or its part of a record",
+    "again": "how often a warp at the edge asks for lines once more", "sector": "clocks of 32 bytes through L2",
+    "partly": "how many of them a run fills in part",
+    "through": "clocks from a store to the load that finds it",
     "images": "1 where they go through shared memory, else 0", "single": "1 where they go one by one, else 0",
 }  # fmt: skip
 #: Measured, some: clocks until all blocks have their tables and have counted themselves at the end.
@@ -50,10 +56,11 @@ MEET: Final = 191.0
 THROUGH: Final = 950.0
 #: Fitted anew: clocks of 32 bytes that an SM sends to L2 or gets from there, and how many of them a run fills in part.
 SECTOR, PARTLY = 1.02, 2.84
+#: The same of whole lines, and clocks of each line that a warp gives, and of asking once more for as many lines as go
+#: together (of 45 kernels of two fields on one H200).
+LINE_THROUGH, LINE_SECTOR, GIVE, AGAIN = 700.0, 0.56, 130.0, 747.0
 #: Fitted: how often a window's image is as good as written or read in whole, and cells one by one with what lists them.
 IMAGES, CELLS = 1.97, 11.8
-#: Fitted anew: clocks of asking for lines once more, which a warp with more of them than go together does.
-AGAIN: Final = 404.0
 #: Fitted anew: clocks of a cell that each thread of a sub-core's warp looks at, where cells go one by one.
 EACH: Final = 24.0
 #: Registers of a thread that asks for lines of f64, besides those of windows.
@@ -88,6 +95,21 @@ def registers(update: Update, s: UpdateSchedule, held: Held) -> int:
     return windows.registers(update, s) + int(more)
 
 
+def _sent(update: Update, held: Held) -> float:
+    """Bytes of a cell of one array on its way: of a line those of its records, else the cell and a tag as large."""
+    count, size = swapped(update), ITEMSIZE[update.dtype]
+    if held.by(count, size) == "lines":
+        return 4 * RECORD * held.records(count, size).size / (held.window[2] * count)
+    return 2 * max(4, size)
+
+
+def _lines(update: Update, held: Held) -> tuple[int, float]:
+    """Lines that a warp at the edge of a block gives, and how often it asks once more for as many as go together."""
+    at_once = held.records(swapped(update), ITEMSIZE[update.dtype]).lines_at_once
+    gives, takes = held.edge_lines
+    return gives, takes / at_once if held.share[0] * held.share[1] > at_once else 0.0
+
+
 def least(device: DeviceProfile, steps: int) -> float:
     """Seconds below which no launch of so many steps stays: it is started, and blocks meet once a step."""
     return terms.STARTING * device.launch_s + (ONCE + steps * MEET) / device.clock
@@ -101,12 +123,16 @@ def cost(
     ry, rows = held.reach[1], max(high - low for low, high in held.own(1))
     reads, writes = parameters(update.fields, update.coefs), parameters(update.fields, ())
     by = held.by(swapped(update), size)
+    gives, again = _lines(update, held) if by == "lines" else (0, 0.0)
     values: dict[str, float] = {
         "N": held.cells, "steps": steps, "T": s.every, "blocks": held.blocks, "lines": s.planes * s.rows,
-        "planes": s.planes, "cols": s.cols, "warps": s.warps, "b": 1, "arrays": swapped(update), "reads": len(reads),
-        "writes": len(writes), "counts": min(1.0, (rows + (s.every - 1) * ry) / held.window[1]),
+        "made": made(held), "planes": s.planes, "cols": s.cols, "warps": s.warps, "b": 1,
+        "arrays": swapped(update), "reads": len(reads), "writes": len(writes),
+        "counts": min(1.0, (rows + (s.every - 1) * ry) / held.window[1]),
         "taken": held.taken_cells, "given": held.given_cells, "runs": held.runs, "images": by == "images",
-        "single": by == "cells", "again": held.batches(swapped(update), size) - 1 if by == "lines" else 0,
+        "sent": _sent(update, held), "single": by == "cells", "gives": gives, "again": again,
+        "sector": LINE_SECTOR if by == "lines" else SECTOR, "partly": 0 if by == "lines" else PARTLY,
+        "through": LINE_THROUGH if by == "lines" else THROUGH,
         **units(update), "deep": deep(update), "beside": beside(update), "shown": 2 * ry * passed(update), "s": size,
         "word": max(1, size // 4), "sms": device.own_sms, "sub": device.sub_cores, "f": device.clock,
         "launch": terms.STARTING * device.launch_s,
@@ -120,12 +146,13 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
     """``time`` and its terms, for floats and for sympy alike."""
     clocks = v.steps / v.f
     warps = v.warps * v.counts
-    cells, shown = warps * 32 * v.lines * v.cols, v.shown * v.planes * v.cols
-    issued = v.lines * (v.cols * (v.FMA + v.ALU + v.MUFU) + v.beside * v.word)
+    cells, shown = warps * 32 * v.made * v.cols, v.shown * v.planes * v.cols
+    issued = v.made * (v.cols * (v.FMA + v.ALU + v.MUFU) + v.beside * v.word)
     window, moved = v.warps * 32 * v.lines * v.cols, v.taken + v.given
-    through_l2 = SECTOR * (moved * 2 * v.word * 4 / 32 + PARTLY * v.runs)
+    through_l2 = v.sector * (moved * v.sent / 32 + v.partly * v.runs)
     through_shared = v.images * (IMAGES * window + CELLS * moved) * v.s / v.bw_S
     moving = through_l2 + through_shared + EACH * v.single * v.lines * v.cols * v.warps / v.sub
+    exchange = v.through + GIVE * v.gives + AGAIN * v.again + v.arrays * moving
     rounds = a.ceil(v.steps / v.T)
     found = {
         "hbm": v.N * v.s * (v.reads + v.writes) / v.bw_G + v.lat / v.f,
@@ -133,10 +160,10 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "alu": clocks * cells * v.ALU / ALU,
         "mufu": clocks * cells * v.MUFU / MUFU,
         "issue": clocks * (a.max(a.ceil(warps / v.sub), a.ceil(v.warps / v.sub) * v.counts) + LONE) * issued,
-        "wait": clocks * v.lines * v.cols * v.MUFU * v.deep,
-        "shared": clocks * v.warps * v.counts * 32 * v.s * (v.lines * v.beside + 2 * shown) / v.bw_S,
+        "wait": clocks * v.made * v.cols * v.MUFU * v.deep,
+        "shared": clocks * v.warps * v.counts * 32 * v.s * (v.made * v.beside + 2 * shown) / v.bw_S,
         "meet": clocks * MEET,
-        "exchange": (rounds - 1) / v.f * (THROUGH + AGAIN * v.again + v.arrays * moving) if v.taken else 0 * v.f,
+        "exchange": (rounds - 1) / v.f * exchange if v.taken else 0 * v.f,
         "launch": v.launch + ONCE / v.f,
     }
     parts = (*(found[name] for name in ("fma", "alu", "mufu", "shared")), found["issue"] + found["wait"])

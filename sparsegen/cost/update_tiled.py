@@ -20,7 +20,7 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
 from sparsegen.cost.update import deep, units
 from sparsegen.cost.update_stream import ALU, MUFU
-from sparsegen.cost.update_windows import arrays, beside, edges, on_three, passed, reads_of, registers, wraps
+from sparsegen.cost.update_windows import arrays, beside, edges, made, on_three, passed, reads_of, registers, wraps
 from sparsegen.dsl.update import Update
 from sparsegen.ir.numbers.held import Held, overlapping
 from sparsegen.schedule import UpdateSchedule
@@ -70,8 +70,9 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
     waves = ceil(held.blocks / (device.own_sms * blocks))
     values: dict[str, float] = {
         "N": held.cells, "T": s.levels, "b": min(blocks, ceil(held.blocks / device.own_sms)), "waves": waves,
-        "lines": s.planes * s.rows, "planes": s.planes, "cols": s.cols, "warps": s.warps, "own": prod(held.most),
-        "counts": min(1.0, (rows + (s.levels - 1) * ry) / held.window[1]), "reads": reads, "writes": writes,
+        "lines": s.planes * s.rows, "made": made(held), "planes": s.planes, "cols": s.cols, "warps": s.warps,
+        "own": prod(held.most), "counts": min(1.0, (rows + (s.levels - 1) * ry) / held.window[1]),
+        "reads": reads, "writes": writes,
         **units(update), "beside": beside(update), "shown": 2 * ry * passed(update), "s": size,
         "word": max(1, size // 4), "sub": device.sub_cores, "f": device.clock, "begin": STARTS * device.launch_s,
         "launch": terms.STARTING * device.launch_s, "deep": deep(update),
@@ -87,8 +88,8 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
     """``time`` and its terms, for floats and for sympy alike."""
     wave = v.waves / v.f
     steps, warps = wave * v.T, v.b * v.warps * v.counts
-    window, lanes = v.warps * 32 * v.lines * v.cols, 32 * v.lines * v.cols
-    issued = v.lines * (v.cols * (v.FMA + v.ALU + v.MUFU) + v.beside * v.word)
+    window, lanes = v.warps * 32 * v.lines * v.cols, 32 * v.made * v.cols
+    issued = v.made * (v.cols * (v.FMA + v.ALU + v.MUFU) + v.beside * v.word)
     found = {
         "hbm": AGAIN * v.dram * v.N * v.s * (v.reads + v.writes) / v.bw_G,
         "l2": LOADED * wave * v.b * v.s * (window * v.reads + v.own * v.writes) / v.bw_L2,
@@ -97,16 +98,16 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "alu": steps * warps * lanes * v.ALU / ALU,
         "mufu": steps * warps * lanes * v.MUFU / MUFU,
         "issue": steps * (a.ceil(v.b * v.warps / v.sub) + LONE) * v.counts * issued,
-        "shared": steps * warps * 32 * v.s * (v.lines * v.beside + 2 * v.shown * v.planes * v.cols) / v.bw_S,
+        "shared": steps * warps * 32 * v.s * (v.made * v.beside + 2 * v.shown * v.planes * v.cols) / v.bw_S,
         "meet": steps * MEET,
-        "wait": steps * v.lines * v.cols * v.MUFU * v.deep,
+        "wait": steps * v.made * v.cols * v.MUFU * v.deep,
         "latency": wave * WAITS * v.lat + v.begin,
         "launch": v.launch,
     }
     units = (*(found[name] for name in ("fma", "alu", "mufu", "shared")), found["issue"] + found["wait"])
     busy = BUSY * sum((t**ORDER for t in units), 0) ** (1 / ORDER)
-    made = found["latency"] + found["l2"] + found["l1"] + a.max(busy, found["meet"] + busy / v.b)
-    return v.launch + (found["hbm"] ** APART + made**APART) ** (1 / APART), found
+    work = found["latency"] + found["l2"] + found["l1"] + a.max(busy, found["meet"] + busy / v.b)
+    return v.launch + (found["hbm"] ** APART + work**APART) ** (1 / APART), found
 
 
 LAW: Final = Law(_equations, SYMBOLS, REASONS, frozenset(("launch", "latency")), steps_rate)

@@ -7,7 +7,7 @@ from typing import Final
 
 from sparsegen.dsl.update import Update
 from sparsegen.ir import formula
-from sparsegen.ir.numbers.held import Cells, spread
+from sparsegen.ir.numbers.held import Cells, Held, spread
 from sparsegen.ir.op_update import parameters
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
@@ -30,6 +30,7 @@ REASONS: Final[dict[str, str]] = {
 }
 SYMBOLS: Final[dict[str, str]] = {
     "N": "cells of the grid", "lines": "rows of a thread in all its planes", "planes": "planes of a thread",
+    "made": "its rows that a step makes, in all its planes",
     "cols": "its columns", "warps": "warps a block", "counts": "share of the rows of a window that still count",
     "reads": "arrays read", "writes": "arrays written", "FMA": "multiplications and additions a cell",
     "ALU": "comparisons and choices a cell", "MUFU": "divisions, roots and functions a cell",
@@ -51,6 +52,12 @@ def reach(update: Update) -> Cells:
     """Planes, rows and columns that the farthest reads lie away."""
     planes, rows, columns = (max([0, *(abs(o[axis]) for *_, o in offsets(update))]) for axis in range(3))
     return planes, rows, columns
+
+
+def made(held: Held) -> int:
+    """Rows of a thread that a step makes, in all planes that are of use afterwards."""
+    low, high = held.made
+    return (high - low) * held.share[1]
 
 
 def on_three(of: Iterable[int]) -> Cells:

@@ -1,8 +1,8 @@
 """Schedules of ``resident`` for four small fields of suite ``updates`` on one H200, and what the model expects of them.
 
 ``data/onchip.csv``: GS/s of calls of 1000 steps, one after the other, and bytes that nvcc spilled of a thread; of each
-field those twelve numbers of blocks and of steps between exchanges that were predicted to be fastest at b4c0dc1, where
-they were measured, and up to twelve others.
+field those twelve numbers of blocks and of steps between exchanges that were predicted to be fastest where they were
+measured, and some others: of two axes at b4c0dc1, of three when records of lines had come.
 """
 
 from __future__ import annotations
@@ -44,13 +44,12 @@ def measured() -> dict[tuple[str, int], list[tuple[float, float, int, bool]]]:
 
 def test_times_are_near_the_measured() -> None:
     errors = [abs(np.log(t / took)) for rows in measured().values() for took, t, spilled, _ in rows if spilled < FEW]
-    assert len(errors) == 77 and np.median(errors) <= 0.04 and np.quantile(errors, 0.9) <= 0.11
+    assert len(errors) == 93 and np.median(errors) <= 0.03 and np.quantile(errors, 0.9) <= 0.17
 
 
 def test_kernels_that_spill_much_are_refused() -> None:
     rows = [row for some in measured().values() for row in some]
-    assert sum(spilled >= 100 and not fits for *_, spilled, fits in rows) == 9
-    assert [spilled for *_, spilled, fits in rows if fits and spilled >= FEW] == [80]
+    assert [(spilled, fits) for *_, spilled, fits in rows if spilled >= FEW] == [(352, False), (420, False)]
 
 
 @pytest.mark.parametrize(

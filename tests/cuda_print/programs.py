@@ -366,29 +366,35 @@ def cells(scope: str = "gpu") -> w.Func:
     symbol = "cells" if scope == "gpu" else f"cells_{scope}"
     b, shell = Builder(Loc("folder/heat2d.py", 12)), w.Func(symbol, (), (), (blocks, 1, 1), threads, (), together=True)
     at = shell.builtins()
-    kept = {t: Buffer(f"cells_{t}", t, 2 * turns * blocks * threads, "global") for t in (u32, u64)}
-    given = {t: Buffer(f"in_{t}", t, blocks * threads, "global") for t in kept}
-    last = {t: Buffer(f"last_{t}", t, turns * blocks * threads, "global") for t in kept}
+    kinds = ((u32, 1), (u64, 1), (u32, 3))  # values and their tag
+    kept = {kind: Buffer(f"cells_{kind[0]}_{kind[1]}", kind[0], (kind[1] + 1) * turns * blocks * threads, "global",
+                         (kind[1] + 1) * kind[0].nbytes) for kind in kinds}  # fmt: skip
+    given = {t: Buffer(f"in_{t}", t, blocks * threads, "global") for t in (u32, u64)}
+    last = {kind: Buffer(f"last_{kind[0]}_{kind[1]}", kind[0], turns * blocks * threads, "global") for kind in kinds}
     params = (*kept.values(), *given.values(), *last.values())
     b.reserve(*at, *(p.name for p in params))
     before = b.let("before", (at["bx"] + (blocks - 1)) % blocks)
-    for t, buf in kept.items():
+    for (t, count), buf in kept.items():
         mine, got, seen = (b.alloc(name, t, 1) for name in ("mine", "got", "seen"))
         b.st(mine, 0, b.ld(given[t], at["bx"] * threads + at["tid"]))
         for turn in range(turns):
             tag = b.convert(b.name(at["tid"] + (turn + 5), "tag"), t)
-            first = turn * blocks
-            b.st_tagged(buf, ((first + at["bx"]) * threads + at["tid"]) * 2, b.ld(mine, 0), tag, scope)
+            first, own = turn * blocks, b.ld(mine, 0)
+            values = [b.binary("add", own, i) if i else own for i in range(count)]
+            b.st_tagged(buf, ((first + at["bx"]) * threads + at["tid"]) * (count + 1), values, tag, scope)
             with b.loop():
-                index = ((first + before) * threads + at["tid"]) * 2
+                index = ((first + before) * threads + at["tid"]) * (count + 1)
                 asked = (None, None) if turn else (at["tid"].lt(threads - 5), tag)
-                cell, found = b.ld_tagged(buf, index, *asked, scope)
-                b.st(got, 0, cell)
+                *cells, found = b.ld_tagged(buf, index, *asked, scope, values=count)
+                total = cells[0]
+                for cell in cells[1:]:
+                    total = b.binary("add", total, cell)
+                b.st(got, 0, total)
                 b.st(seen, 0, b.binary("sub", found, tag))
-                b.trap(b.convert(found, u32).eq(4000))  # a tag that there is not
-                b.break_if(b.convert(b.ld(seen, 0), u32).eq(0))
+                b.trap(b.convert(found, u32).eq(4000) if t is u64 else found.eq(4000))  # a tag that there is not
+                b.break_if(b.ld(seen, 0).eq(0) if t is u32 else b.convert(b.ld(seen, 0), u32).eq(0))
             b.st(mine, 0, b.binary("add", b.ld(mine, 0), b.ld(got, 0)))
-            b.st(last[t], (first + at["bx"]) * threads + at["tid"], b.ld(mine, 0))
+            b.st(last[t, count], (first + at["bx"]) * threads + at["tid"], b.ld(mine, 0))
     return dataclasses.replace(shell, params=params, body=b.ops())
 
 

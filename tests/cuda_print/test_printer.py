@@ -26,7 +26,9 @@ WARP_OPS = {op for name, op in OPS.items() if name.startswith("warp.")}
 FRAMING = (w.For, w.Loop, w.If)
 #: Helpers that have one instruction for Ampere and another one from Hopper on.
 FOR_TWO_ARCHITECTURES = {"mbar_test_wait"}
-#: The instructions of the helpers that have two.
+#: How four registers become one word.
+_PACKED = ["mov.b64", "mov.b64", "mov.b128"]
+#: The instructions of the helpers that have several.
 TWO_LINES_OF_PTX = {
     "mbar_try_wait": ["mbarrier.try_wait.parity.shared", "selp.u32"],
     "mbar_test_wait": ["mbarrier.test_wait.parity.shared", "selp.u32"],
@@ -43,6 +45,16 @@ TWO_LINES_OF_PTX = {
         for bits in (64, 128)
         for way, end, first in (("ld", "", []), ("st", "", []), ("ld", "_where", ["setp.ne.b32", f"mov.b{bits}"]))
         for order in ([f"{way}.relaxed.sys.global.b{bits}", f"mov.b{bits}"],)
+    },
+    **{
+        f"{way}_tagged_4x32{scope}{end}": [*first, *order]
+        for scope, seen in (("", "gpu"), ("_sys", "sys"))
+        for way, end, first in (("ld", "", []), ("st", "", []), ("ld", "_where", ["setp.ne.b32", *_PACKED]))
+        for order in (
+            [f"ld.relaxed.{seen}.global.b128", *reversed(_PACKED)]
+            if way == "ld"
+            else [*_PACKED, f"st.relaxed.{seen}.global.b128"],
+        )
     },
     "trap": ["setp.ne.b32"],
     "cluster_barrier": ["barrier.cluster.arrive.release.aligned", "barrier.cluster.wait.acquire.aligned"],

@@ -12,7 +12,6 @@ from emulator_kit import clean, faulty, glob, kernel, zeros
 from sparsegen.backends.emulator import run
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
-from sparsegen.ir.expr import Value
 from sparsegen.ir.types import DType, f32, u32, u64
 from sparsegen.ir.verify import verify
 
@@ -21,14 +20,17 @@ SEEDS = range(6)
 
 
 def ring(
-    dtype: DType = u32, *, publish: bool = True, slots: int = 2, tag: int = 1, wait: int = 1, some: int = 0
-) -> w.Func:
+    dtype: DType = u32, *, publish: bool = True, slots: int = 2, tag: int = 1, wait: int = 1, some: int = 0,
+    values: int = 1,
+) -> w.Func:  # fmt: skip
     """Each block adds to its number those of the blocks on both sides, ``ROUNDS`` times: every lane has its own cell.
 
-    ``some``: lanes that ask for a cell, if not all do; the others get 0.
+    ``some``: lanes that ask for a cell, if not all do; the others get 0.  ``values`` go with one tag: the number, and
+    zeros before it.
     ``slots`` places take turns; in round i the tag is i + ``tag``, and i + ``wait`` is waited for.
     """
-    cells, out = glob("cells", dtype, 2 * slots * BLOCKS * 32), glob("out", dtype, BLOCKS * 32)
+    cells = replace(glob("cells", dtype, (values + 1) * slots * BLOCKS * 32), align=(values + 1) * dtype.nbytes)
+    out = glob("out", dtype, BLOCKS * 32)
 
     def body(b: Any, v: Any) -> None:
         mine, got, seen = (b.alloc(name, t, 1) for name, t in (("mine", dtype), ("got", dtype), ("seen", u32)))
@@ -36,17 +38,18 @@ def ring(
         with b.for_("round", 0, ROUNDS) as i:
             slot, sums = b.let("slot", i % slots * (BLOCKS * 32)), [b.ld(mine, 0)]
             if publish:
-                at = (slot + v.bx * 32 + v.lane) * 2
-                b.st_tagged(cells, at, sums[0], b.convert(b.name(i + tag, "tag"), dtype))
+                at, zero = (slot + v.bx * 32 + v.lane) * (values + 1), b.convert(b.name(v.bx * 0, "zero"), dtype)
+                b.st_tagged(cells, at, [zero] * (values - 1) + sums, b.convert(b.name(i + tag, "tag"), dtype))
             for side in (1, BLOCKS - 1):
                 beside = b.let("beside", (v.bx + side) % BLOCKS)
                 with b.loop():
-                    index = (slot + beside * 32 + v.lane) * 2
+                    index = (slot + beside * 32 + v.lane) * (values + 1)
                     if some:  # a few lanes ask, the others have the tag at once
                         asks = v.lane.lt(some)
-                        cell, found = b.ld_tagged(cells, index, asks, b.convert(b.name(i + wait, "other"), dtype))
+                        other = b.convert(b.name(i + wait, "other"), dtype)
+                        *_, cell, found = b.ld_tagged(cells, index, asks, other, values=values)
                     else:
-                        cell, found = b.ld_tagged(cells, index)
+                        *_, cell, found = b.ld_tagged(cells, index, values=values)
                     b.st(got, 0, cell)
                     b.st(seen, 0, found if dtype is u32 else b.convert(found, u32))
                     b.break_if(b.ld(seen, 0).eq(i + wait))
@@ -65,9 +68,9 @@ def summed() -> Any:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("dtype", [u32, u64], ids=lambda d: d.name)
-def test_a_cell_is_what_its_tag_says(dtype: DType, seed: int) -> None:
-    program = ring(dtype)
+@pytest.mark.parametrize(("dtype", "values"), [(u32, 1), (u64, 1), (u32, 3)])
+def test_a_cell_is_what_its_tag_says(dtype: DType, values: int, seed: int) -> None:
+    program = ring(dtype, values=values)
     verify(program)
     made, report = clean(program, seed=seed)
     assert (made["out"] == summed()).all()
@@ -75,9 +78,9 @@ def test_a_cell_is_what_its_tag_says(dtype: DType, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("dtype", [u32, u64], ids=lambda d: d.name)
-def test_lanes_that_ask_for_nothing_get_a_tag(dtype: DType, seed: int) -> None:
-    made, _ = clean(ring(dtype, some=5), seed=seed)
+@pytest.mark.parametrize(("dtype", "values"), [(u32, 1), (u64, 1), (u32, 3)])
+def test_lanes_that_ask_for_nothing_get_a_tag(dtype: DType, values: int, seed: int) -> None:
+    made, _ = clean(ring(dtype, some=5, values=values), seed=seed)
     lanes = made["out"].reshape(BLOCKS, 32)
     assert (lanes[:, :5] == summed().reshape(BLOCKS, 32)[:, :5]).all()
     assert (lanes[:, 5:] == np.arange(1, BLOCKS + 1)[:, None]).all()
@@ -111,7 +114,7 @@ def test_plain_accesses_race_with_tagged_ones() -> None:
 
     def body(b: Any, v: Any) -> None:
         one = b.convert(b.name(v.bx + 1, "one"), u32)
-        b.st_tagged(cells, (v.bx * 32 + v.lane) * 2, one, one)
+        b.st_tagged(cells, (v.bx * 32 + v.lane) * 2, [one], one)
         b.st(cells, ((v.bx + 1) % BLOCKS * 32 + v.lane) * 2, one)
 
     together = replace(kernel(body, (cells,), grid=(BLOCKS, 1, 1)), together=True)
@@ -125,16 +128,17 @@ def test_blocks_that_wait_for_one_another_run_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "align", "what"), [(f32, 16, "u32 or u64"), (u64, 8, "aligned to less")], ids=["floats", "halves"]
-)
-def test_what_no_access_can_carry_is_refused(dtype: DType, align: int, what: str) -> None:
-    cells = replace(glob("cells", dtype, 64), align=align)
-    value = Value("cell", dtype), Value("tag", dtype)
+    ("dtype", "values", "align", "what"),
+    [(f32, 1, 16, "u32 or u64"), (u64, 1, 8, "aligned to less"), (u32, 3, 8, "aligned to less"),
+     (u32, 2, 16, "3 elements"), (u64, 3, 32, "4 elements")],
+    ids=["floats", "halves", "half a record", "a pair", "too wide"],
+)  # fmt: skip
+def test_what_no_access_can_carry_is_refused(dtype: DType, values: int, align: int, what: str) -> None:
+    cells = replace(glob("cells", dtype, 128), align=align)
 
     def body(b: Any, v: Any) -> None:
-        b.ld_tagged(cells, v.lane * 2)
+        b.ld_tagged(cells, v.lane * (values + 1), values=values)
 
-    assert value[0].dtype is dtype
     with pytest.raises(IRError, match=what):
         verify(kernel(body, (cells,)))
 
