@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import sparsegen as sg
 from sparsegen.calls.update import with_steps
+from sparsegen.cost.update_resident import numbers
 from sparsegen.cost.update_windows import reach
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import family
@@ -19,6 +21,7 @@ from sparsegen.ir.numbers.held import Held, spread
 from sparsegen.pipelines import lower
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.schedule import UpdateSchedule
+from sparsegen.sizes import ITEMSIZE
 from tests.updates import (
     H200,
     NAMED,
@@ -136,6 +139,33 @@ def test_one_axis(boundary: Any) -> None:
 def test_axes_of_which_one_window_is_all(name: str, shape: tuple[int, ...], line: str) -> None:
     """The ends of such a window are neighbours, and no other block has cells of it that it needs."""
     after(NAMED[name][0](), shape, UpdateSchedule.parse(f"resident {line}"), 5)
+
+
+@pytest.mark.parametrize(("dtype", "cols", "own", "beside"), [
+    ("f32", 1, 0, True), ("f32", 2, 1, False), ("f32", 3, 1, False), ("f32", 4, 1, True), ("f32", 5, 2, False),
+    ("f64", 1, 1, False), ("f64", 2, 1, True), ("f16", 4, 1, True),
+])  # fmt: skip
+def test_lines_travel_as_records(dtype: str, cols: int, own: int, beside: bool) -> None:
+    """Three words and a tag, of one lane or, where a word is left over, of three."""
+    update, shape = NAMED["heat"][0](dtype=dtype), (9, 12, 32 * cols)
+    s = UpdateSchedule.parse(f"resident tiles=2x2x1 planes=7 rows=2 cols={cols} warps=4 every=1")
+    held = numbers(update, shape, s)
+    assert held.by(1, ITEMSIZE[dtype]) == "lines"
+    records = held.records(1, ITEMSIZE[dtype])
+    assert (records.own, records.beside) == (own, beside)
+    after(update, shape, s, 3)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_records_have_words_of_all_levels(dtype: str) -> None:
+    def wave(u: sg.Field(levels=2)) -> Any:  # type: ignore[valid-type]
+        around = u[0, 0, 1] + u[0, 1, 0] + u[1, 0, 0] + u[0, 0, -1] + u[0, -1, 0] + u[-1, 0, 0]  # type: ignore[index]
+        return 0.12 * around + 0.2 * u.prev[0, 0, 0]
+
+    update = made(wave, dtype=dtype)
+    s = UpdateSchedule.parse("resident tiles=2x2x1 planes=7 rows=2 cols=1 warps=4 every=1")
+    assert numbers(update, (9, 12, 32), s).by(2, ITEMSIZE[dtype]) == "lines"
+    after(update, (9, 12, 32), s, 4)
 
 
 @given(update=UPDATES, seed=st.integers(0, 2**32 - 1))
@@ -317,3 +347,23 @@ def test_every_cell_has_an_owner_and_every_halo_a_giver(held: Held) -> None:
             readers[int(owner[cell])].add(block)
     for block, others in readers.items():  # whom a block waits for waits for it: else it could overtake them
         assert all(block in readers[other] for other in others)
+
+
+@given(holdings())
+def test_planes_that_no_step_makes_are_of_no_use_after_one(held: Held) -> None:
+    low, high = held.made
+    far = (held.every - 1) * held.reach[0]
+    for span in held.spans(0):
+        begin, end = held.inside(0, span)
+        counts = (max(0, begin - far), min(held.window[0], end + far))
+        assert low <= counts[0] < counts[1] <= high
+
+
+@given(holdings())
+def test_no_warp_exchanges_more_lines_than_one_at_the_edge(held: Held) -> None:
+    (nz, ny, _), (tz, ty, _), (wz, wy, _) = held.shape, held.tiles, held.wraps
+    held = dataclasses.replace(held, shape=(nz, ny, held.window[2]), tiles=(tz, ty, 1), wraps=(wz, wy, True))
+    given, taken = held.swapped_lines
+    per_warp = np.unpackbits(held.line_bits.view(np.uint8), axis=-1).sum(-1).max((0, 1))
+    assert all(most <= bound for most, bound in zip(per_warp, held.edge_lines, strict=True))
+    assert per_warp[0] <= len(given) and per_warp[1] <= len(taken)
