@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from sparsegen.dsl.update import Update
@@ -38,16 +39,19 @@ SYMBOLS: Final[dict[str, str]] = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=1 << 8)
 def offsets(update: Update) -> tuple[tuple[str, int, Cells], ...]:
     """The reads of a formula on three axes: those that a field has not come first."""
     return tuple((name, level, (0, 0, *o)[-3:]) for name, level, o in formula.reads(update.code))  # type: ignore[misc]
 
 
+@lru_cache(maxsize=1 << 8)
 def reads_of(update: Update) -> frozenset[Cells]:
     """How far its reads lie, to either side."""
     return spread(offset for *_, offset in offsets(update))
 
 
+@lru_cache(maxsize=1 << 8)
 def reach(update: Update) -> Cells:
     """Planes, rows and columns that the farthest reads lie away."""
     planes, rows, columns = (max([0, *(abs(o[axis]) for *_, o in offsets(update))]) for axis in range(3))
@@ -79,6 +83,7 @@ def differ(update: Update) -> tuple[str, str] | None:
     return None
 
 
+@lru_cache(maxsize=1 << 8)
 def arrays(update: Update) -> int:
     """Windows that a block holds: every level of each field, and the coefficients."""
     return len(parameters(update.fields, update.coefs))
