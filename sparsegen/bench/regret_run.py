@@ -1,4 +1,5 @@
-"""How the candidates of suite ``regret`` are measured: all of a part are compiled first, then problem after problem.
+"""How the candidates of suite ``regret`` are measured: those of a few problems are compiled, then measured one problem
+after the other.
 
 Each result is compared with that of a naive kernel, or of f64, before anything is timed.  Then the candidates of a
 problem are timed in ROUNDS over all of them.  Each timed call comes after a read that empties L2: stencils after one
@@ -46,6 +47,8 @@ ROUNDS, LEAST, MOST = 4, 3, 20
 NOISY, AGAIN = 1.25, 3
 #: Reads that empty L2 before a timed call: some 65 us each on an H200, in all more than two calls take on the host.
 READS: Final = 6
+#: Problems whose candidates are compiled together: a call that is cut off keeps what was measured of those before.
+TOGETHER: Final = 8
 CHECKED: Final = 50  #: steps of an update that are compared, of more: what is rounded otherwise grows apart
 COLUMNS: Final = "columns"  #: how x and y of a product are packed
 
@@ -367,14 +370,16 @@ def run(
         start = time.perf_counter()
         study = _STUDIES[part](lab, seed, seconds)
         asked = study.problems(problems or regret.PROBLEMS[part])
-        groups, built = candidates(study, asked, seed)
-        say(f"{len(built)} candidates of {len(asked)} problems compiled after {time.perf_counter() - start:.1f} s")
-        for p, group in zip(asked, groups, strict=True):
-            kernels, built = built[: len(group)], built[len(group) :]  # their workspaces would stay on the GPU
-            found = measured(study, p, group, kernels, seconds)
-            points += found
-            keep(points)
-            say(line(p.name, found))
+        for first in range(0, len(asked), TOGETHER):
+            some = asked[first : first + TOGETHER]
+            groups, built = candidates(study, some, seed)
+            say(f"{len(built)} candidates of {len(some)} problems compiled after {time.perf_counter() - start:.1f} s")
+            for p, group in zip(some, groups, strict=True):
+                kernels, built = built[: len(group)], built[len(group) :]  # their workspaces would stay on the GPU
+                found = measured(study, p, group, kernels, seconds)
+                points += found
+                keep(points)
+                say(line(p.name, found))
         say(f"measured after {time.perf_counter() - start:.1f} s")
     return points
 
