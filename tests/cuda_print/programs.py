@@ -388,7 +388,7 @@ def cells(scope: str = "gpu") -> w.Func:
                 *cells, found = b.ld_tagged(buf, index, *asked, scope, values=count)
                 total = cells[0]
                 for cell in cells[1:]:
-                    total = b.binary("add", total, cell)
+                    total = b.binary("add", b.binary("shl", total, 1), cell)
                 b.st(got, 0, total)
                 b.st(seen, 0, b.binary("sub", found, tag))
                 b.trap(b.convert(found, u32).eq(4000) if t is u64 else found.eq(4000))  # a tag that there is not

@@ -38,14 +38,14 @@ def _calls(text: str, bindings: str) -> Iterator[str]:
         if declared := re.fullmatch(r"\.reg \.pred (\w+)", line):
             yield f"bool {declared[1]} = false;"
             continue
-        if declared := re.fullmatch(r"\.reg \.b(32|64|128) (\w+)", line):
-            yield f"{_WORDS[declared[1]]} {declared[2]} = 0;"
+        if declared := re.fullmatch(r"\.reg \.b(32|64|128) (\w+(?:, \w+)*)", line):
+            yield f"{_WORDS[declared[1]]} {', '.join(f'{name} = 0' for name in declared[2].split(', '))};"
             continue
         if predicated := re.match(r"@(\w+) ", line):
             yield f"if ({predicated[1]})"
             line = line[predicated.end() :]
         name, _, rest = line.partition(" ")
-        operands = [_operand(o, bound, outputs) for o in _split(rest)]
+        operands = [_operand(o, bound, outputs, first=i == 0) for i, o in enumerate(_split(rest))]
         yield f"ptx::{re.sub('[.:]', '_', name)}({', '.join(operands)});"
     if scope:
         yield "}"
@@ -66,12 +66,15 @@ def _bound(bindings: str) -> tuple[list[str], int]:
     return expressions, outputs
 
 
-def _operand(text: str, bound: list[str], outputs: int) -> str:
-    """One operand: a bound expression, an address, a group of registers, a number or a register of the template."""
+def _operand(text: str, bound: list[str], outputs: int, first: bool = False) -> str:
+    """One operand: a bound expression, an address, a group of registers, a number or a register of the template.
+
+    A group is filled that is of outputs alone, or the ``first`` operand and of registers of the template.
+    """
     text = text.strip()
     if text.startswith("{"):
         inside = _split(text[1:-1])
-        filled = all(o.strip() in {f"%{i}" for i in range(outputs)} for o in inside)
+        filled = all(o.strip() in {f"%{i}" for i in range(outputs)} for o in inside) or (first and "%" not in text)
         return f"cpu::{'out' if filled else 'in'}({', '.join(_operand(o, bound, outputs) for o in inside)})"
     if text.startswith("["):  # of a tensor map two operands: it, and the coordinates
         return ", ".join(_operand(o, bound, outputs) for o in _split(text[1:-1]))
