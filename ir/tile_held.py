@@ -133,7 +133,7 @@ class ExchangeLines(Op):
     @property
     def records(self) -> Records:
         """Those of a line."""
-        return Records(self.share[2] * len(self.held) * max(1, self.held[0].dtype.bits // 32))
+        return Records.of(self.share[2] * len(self.held), self.held[0].dtype.bits)
 
 
 @define("tile.exchange_cells", kw_only=True)

@@ -9,7 +9,7 @@ from itertools import product
 from .. import tile_held as t
 from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of, as_expr, minimum
 from ..numbers.held import FACTS
-from ..types import Buffer, u16, u32, u64
+from ..types import Buffer, DType, u16, u32, u64
 from .context import Context, phased, rule
 
 #: Cells that a thread asks for at the same time.
@@ -105,28 +105,28 @@ class Tagged:
 
     def give(self, array: int, cell: Expr, value: Value) -> None:
         """Stores a cell's value and the round's tag."""
-        self.cx.b.st_tagged(self.cells, self._pair(array, cell), [self._bits(value)], self._wide)
+        self.cx.b.st_tagged(self.cells, self._pair(array, cell), [to_word(self.cx, value, self.word)], self._wide)
 
     def take(self, asked: Sequence[tuple[int, Expr, Expr]]) -> list[Value]:
         """The values of cells, each of an array and where it is asked for at all; all anew until each has the tag."""
         found = await_tagged(
             self.cx, self.cells, [(self._pair(array, cell), where) for array, cell, where in asked], self._wide
         )
-        return [self._number(word) for (word,) in found]
-
-    def _number(self, word: Value) -> Value:
-        """The value that a word is."""
-        b = self.cx.b
-        return b.bitcast(word if self.dtype.bits > 16 else b.convert(word, u16), self.dtype)
+        return [from_word(self.cx, word, self.dtype) for (word,) in found]
 
     def _pair(self, array: int, cell: Expr) -> Expr:
         """The first element of a cell's value and tag."""
         return (self.half + array * self.extent + cell) * 2
 
-    def _bits(self, value: Value) -> Value:
-        """A cell as the word that travels; one of 16 bits is the low half of it."""
-        b = self.cx.b
-        return b.bitcast(value, self.word) if value.dtype.bits > 16 else b.convert(b.bitcast(value, u16), u32)
+
+def to_word(cx: Context, value: Value, word: DType) -> Value:
+    """A cell as the word that travels; one of 16 bits is the low half of it."""
+    return cx.b.bitcast(value, word) if value.dtype.bits > 16 else cx.b.convert(cx.b.bitcast(value, u16), u32)
+
+
+def from_word(cx: Context, word: Value, dtype: DType) -> Value:
+    """The cell that a word is."""
+    return cx.b.bitcast(word if dtype.bits > 16 else cx.b.convert(word, u16), dtype)
 
 
 def round_tag(cx: Context, tag: Expr) -> Value:

@@ -8,9 +8,9 @@ from .. import tile_held as t
 from ..expr import Expr, Value, any_of
 from ..numbers.held import Line
 from ..numbers.records import RECORD, WORDS
-from ..types import u16, u32, u64
+from ..types import u32, u64
 from .context import Context, phased
-from .held import await_tagged, round_tag
+from .held import await_tagged, from_word, round_tag, to_word
 from .held_direct import Direct
 
 
@@ -90,21 +90,17 @@ class _Lines(Direct[t.ExchangeLines]):
                 self.keep(array, self.register(p, k, c), self._cell(words[first : first + each]), where)
 
     def _words(self, cell: Value) -> list[Value]:
-        """A cell as words of 32 bits, the low one first; one of 16 bits is the low half of a word."""
+        """A cell as words of 32 bits, the low one first."""
         b = self.cx.b
-        if self.dtype.bits == 16:
-            return [b.convert(b.bitcast(cell, u16), u32)]
-        if self.dtype.bits == 32:
-            return [b.bitcast(cell, u32)]
-        word = b.bitcast(cell, u64)
+        if self.dtype.bits < 64:
+            return [to_word(self.cx, cell, u32)]
+        word = to_word(self.cx, cell, u64)
         return [b.convert(word, u32), b.convert(b.binary("shr", word, 32), u32)]
 
     def _cell(self, words: Sequence[Value]) -> Value:
         """The cell that words are."""
-        b = self.cx.b
-        if self.dtype.bits == 16:
-            return b.bitcast(b.convert(words[0], u16), self.dtype)
-        if self.dtype.bits == 32:
-            return b.bitcast(words[0], self.dtype)
-        low, high = (b.convert(word, u64) for word in words)
-        return b.bitcast(b.binary("or", low, b.binary("shl", high, 32)), self.dtype)
+        b, word = self.cx.b, words[0]
+        if len(words) > 1:
+            low, high = (b.convert(half, u64) for half in words)
+            word = b.binary("or", low, b.binary("shl", high, 32))
+        return from_word(self.cx, word, self.dtype)

@@ -123,7 +123,7 @@ class Held:
 
     def records(self, arrays: int, nbytes: int) -> Records:
         """How a line of so many arrays travels where it is one block's."""
-        return Records(self.share[2] * arrays * max(1, nbytes // 4))
+        return Records.of(self.share[2] * arrays, 8 * nbytes)
 
     @property
     def edge_lines(self) -> tuple[int, int]:

@@ -24,6 +24,11 @@ class Records:
 
     words: int
 
+    @classmethod
+    def of(cls, cells: int, bits: int) -> Records:
+        """Those of lines whose lanes have so many cells of ``bits`` each; one of 16 bits takes a word, too."""
+        return cls(cells * max(1, bits // 32))
+
     @property
     def own(self) -> int:
         """Records that a lane has alone; the last one holds two words where two are left over."""
