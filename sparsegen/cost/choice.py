@@ -10,7 +10,7 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.search import order
 from sparsegen.cost.stencil import evaluate, fma_rate, misses, points
 from sparsegen.cost.terms import REACH, STARTING
-from sparsegen.cost.total import GRAPH_SAVES, cheapest, total_time, whole_time
+from sparsegen.cost.total import QUEUED, cheapest, total_time, whole_time
 from sparsegen.families.base import Geometry, family, named
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, misfit
@@ -29,8 +29,8 @@ class Floors:
         self.fp, self.shape, self.device = fp, shape, device
         self._cells = math.prod(shape)
         moved = 2 * self._cells * fp.itemsize * misses(shape, fp, device)
-        #: Of any pass: its start, from a graph, and the grid read and written once.
-        self._start = SLACK * (1 - GRAPH_SAVES) * STARTING * device.launch_s
+        #: Of any pass: its start, after others, and the grid read and written once.
+        self._start = SLACK * (1 - QUEUED) * STARTING * device.launch_s
         self.memory = self._start + SLACK * moved / (REACH * device.bw_global)
 
     def multiply(self, s: StencilSchedule) -> float:

@@ -14,10 +14,11 @@ from sparsegen.footprint import Footprint
 from sparsegen.geometry import split, with_steps
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import StencilSchedule
-from sparsegen.sizes import GRAPH_PASSES, GRAPH_SECONDS, padded_pitch
+from sparsegen.sizes import GRAPH_SECONDS, padded_pitch
 
-#: Share of a pass's start that a CUDA graph saves; fitted on one H200 (tests/cost/random_kernels.py).
-GRAPH_SAVES = 0.6
+#: Share of its start that a short pass saves, in a graph or queued while others run, and how many passes of a call
+#: save nothing.  Fitted to random kernels of an H100 and of H200s (tests/cost: random_kernels, test_drawn_updates).
+QUEUED, FIRST = 0.67, 3
 
 
 def total_time(cost: Cost, steps: int) -> float:
@@ -35,9 +36,7 @@ def whole_time(cost: Cost, steps: int) -> float:
     """Predicted seconds of the passes of ``steps`` time steps that are no rest.
 
     All but the first and the last one of a call go between padded rows, where those of packed arrays do not start at
-    16-byte boundaries; they are priced so.  Of many short passes a graph starts an even number, all but the first of a
-    call (and the last, if it alone leaves padded rows): sooner than the host does, but for the shortest of graphs (30
-    kernels with six passes in one, 163 with more).
+    16-byte boundaries; they are priced so.
     """
     passes, rest = divmod(steps, cost.steps_per_launch)
     pitch = padded_pitch((cost.profile.shares, *cost.shape), cost.facts.itemsize, cost.shape[-1], passes + bool(rest))
@@ -47,14 +46,13 @@ def whole_time(cost: Cost, steps: int) -> float:
         inner = _padded_time(cost.schedule, cost.facts, cost.shape, cost.profile, pitch)
         time += alike * (inner - cost.time)
     starts = 1 + AFTER * (cost.values["rim_blocks"] > 0)  # of a pass, its rim's among them
-    return time - saved(alike, cost.time, starts * cost.values["t_launch"])
+    return time - saved(passes, cost.time, starts * cost.values["t_launch"])
 
 
-def saved(alike: int, time: float, launch: float) -> float:
-    """Seconds that a graph saves of so many passes with the same program, each of which takes ``time``, and ``launch``
-    of it to start."""
-    graphed = alike > GRAPH_PASSES - 2 and time <= GRAPH_SECONDS
-    return alike // 2 * 2 * GRAPH_SAVES * launch if graphed else 0.0
+def saved(passes: int, time: float, launch: float) -> float:
+    """Seconds that so many passes of a call save, each of which alone takes ``time``, and ``launch`` of it to start:
+    those after the FIRST are there when the pass before ends."""
+    return max(0, passes - FIRST) * QUEUED * launch if time <= GRAPH_SECONDS else 0.0
 
 
 @lru_cache(maxsize=1 << 14)

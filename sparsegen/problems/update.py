@@ -134,12 +134,11 @@ class UpdateProblem(Problem):
         }  # fmt: skip
 
     def seconds(self, cost: Cost, steps: int) -> float:
-        """The time of all passes; a rest that does not fill one is a pass of its own, and of many short passes a graph
-        starts all but the first and the last."""
+        """The time of all passes; a rest that does not fill one is a pass of its own."""
         if family(cost.schedule).whole:
             return self._whole(cost, steps)
         passes, rest = divmod(steps, cost.steps_per_launch)
-        time = passes * cost.time - saved(passes - 2 + bool(rest), cost.time, STARTING * cost.profile.launch_s)
+        time = passes * cost.time - saved(passes, cost.time, STARTING * cost.profile.launch_s)
         time += self._rest(cost, rest) if rest else 0.0
         return time + self._ends(cost, passes + bool(rest)) + self._copied(cost, steps)
 
