@@ -14,17 +14,16 @@ from .. import tile as t
 from .. import tile_layers as tl
 from .. import tile_walk as tw
 from ..boundary_map import PERIODIC
-from ..errors import ScheduleError
 from ..expr import Value
 from ..grid import keep
 from ..module import Module
 from ..node import Op
 from ..numbers.layers import Array
-from ..op import Sides, Stencil
+from ..op import Sides
 from ..passes.manager import register
 from ..types import Buffer, s32
 from .common import each, replace_kernel, tile_count, tiles, vector
-from .pointwise import names
+from .pointwise import names, one_step
 
 
 @register("column-update")
@@ -44,15 +43,7 @@ class ColumnUpdate:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        funcs = tuple(self._update(op) if isinstance(op, Stencil) else op for op in module.funcs)
-        return each(replace(module, funcs=funcs), o.Update, self._kernel, axes=(3,))
-
-    @staticmethod
-    def _update(op: Stencil) -> o.Update:
-        if op.levels > 1 or op.box != tuple((0, n) for n in op.shape):
-            raise ScheduleError(f"{op.levels} levels of {op.box}: a pass makes one step of the whole field", loc=op.loc,
-                                hint="take column for several levels")  # fmt: skip
-        return o.of_stencil(op)
+        return each(one_step(module), o.Update, self._kernel, axes=(3,))
 
     def _kernel(self, module: Module, op: o.Update) -> Module:
         code, results = f.contract(op.code, op.results)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from .. import formula
 from .. import op_update as o
 from .. import tile as t
+from ..errors import ScheduleError
 from ..grid import Grid, keep
 from ..module import Module
 from ..node import Op
-from ..op import Sides
+from ..op import Sides, Stencil
 from ..passes.manager import register
 from ..tile_update import Update
 from ..types import Buffer
@@ -71,6 +72,20 @@ class Pointwise:
         written = (o.written(name, 0) for name, _ in op.fields)
         roles = (*op.roles[: len(params)], *written, *(o.SCALARS for _ in scalars))
         return replace_kernel(module, op, func, roles)
+
+
+def one_step(module: Module) -> Module:
+    """The module with its linear stencils as the updates that they are, of one step of the whole field each."""
+
+    def update(op: Op) -> Op:
+        if not isinstance(op, Stencil):
+            return op
+        if op.levels > 1 or op.box != tuple((0, n) for n in op.shape):
+            raise ScheduleError(f"{op.levels} levels of {op.box}: a pass makes one step of the whole field", loc=op.loc,
+                                hint="take column for several levels")  # fmt: skip
+        return o.of_stencil(op)
+
+    return replace(module, funcs=tuple(map(update, module.funcs)))
 
 
 def names(wanted: list[str]) -> list[str]:

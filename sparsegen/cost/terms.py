@@ -159,7 +159,9 @@ def equations(s: StencilSchedule, v: Any, a: Arithmetic) -> tuple[Num, dict[str,
         rest = serial * scale + latency
         ratio = min_(min_(memory, rest) / max_(memory, rest), EVEN)
         exposed = max_(exposed, work.queues * bound * ratio**b * (1 - ratio) / (1 - ratio**b))
-    fetch = (1 + (LOADED - 1) * v.miss) * v.lat_dram * work.turns * scale / ((v.stages - 1) * b) if stays else 0
+    fetch = work.paced * scale / b
+    if stays:
+        fetch = (1 + (LOADED - 1) * v.miss) * v.lat_dram * work.turns * scale / ((v.stages - 1) * b)
     start = 0 if stays else v.apart * scale
     launches = 2 if s.transform == "explicit" else 1
     transform = v.miss * grid * (1 + work.made) / v.bw_G if s.transform == "explicit" else 0

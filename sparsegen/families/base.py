@@ -85,6 +85,7 @@ class Work:
     setup: Num = 0  #: cycles before a block's first tile
     table: Num = 0  #: bytes that each block of an SM then gets from L2 besides
     turns: Num = 1  #: fetches of a tile, one after the other
+    paced: Num = 0  #: cycles of its turns, where a block that does not stay loads what the next turn reads in each
     share: Num = 1  #: of the blocks of an SM, how many hide what one of them does not keep busy
     through_l1: bool = True  #: whether loads wait in L1 for their lines
     waits: bool = True  #: whether a block waits for what it reads, beyond the latency that is counted

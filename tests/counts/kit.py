@@ -53,6 +53,10 @@ FAMILIES: Mapping[tuple[str, int], tuple[str, Sizes, Mapping[str, Sequence[Any]]
         "f64 f32", [(6, 12), (30, 60), (100, 200)],
         {"planes": (1, 2, 4), "lines": (1, 2), "warps": (1, 2, 4), "stages": (2, 3)},
     ),
+    ("march", 3): (
+        "f64 f32", [(6, 12), (30, 60), (100, 200)],
+        {"planes": (1, 2, 4), "lines": (1, 2), "block": ((32, 1), (32, 2), (64, 1))},
+    ),
     ("toeplitz", 1): (
         "f64", [(3000, 40000)], {"fuse": (1, 3, 7), "products": (4, 8), "warps": (1, 2), "stages": (2, 3)}
     ),

@@ -59,13 +59,14 @@ LINES = [
     "toeplitz mma=f64.m16n8k8 fuse=8 products=4 warps=2 stages=2",
     *(f"column levels=2 lines=2 warps=3 planes=17 stages={n}" for n in (2, 3)),
     *(f"layers lines=1 warps=7 planes=17 stages={n}" for n in (2, 3)),
+    "march block=32x7 lines=1 planes=17",
     *(f"lowrank tile=16x32 warps=2 stages={n}" for n in (1, 2, 3, 4)),
     "lowrank mma=f64.m8n8k4 fuse=3 tile=16x32 warps=2",
 ]
 #: Families that take fields of one row: the weights' first row, on a row of so many cells.
 ROWS_ONLY, ROW = ("toeplitz",), (1, 2777)
 #: Families that take three axes: a box of weights, on a field with tiles and turns away from every border.
-SPACE_ONLY, SPACE = ("column", "layers"), (17, 7, 131)
+SPACE_ONLY, SPACE = ("column", "layers", "march"), (17, 7, 131)
 CUBE = np.random.default_rng(4).uniform(0.1, 1.0, (3, 3, 3))
 #: What is asked of weights of a low rank.
 PRODUCT = np.outer(WEIGHTS[0], WEIGHTS[1])
@@ -139,7 +140,7 @@ def test_every_family_orders_what_it_shares(line: str) -> None:
         for op in walk(f.body):
             for i, kind in enumerate((w.Barrier, w.CpWait, w.CpCommit)):
                 counts[i] += isinstance(op, kind)
-    if line.startswith("direct") or "explicit" in line:
+    if line.startswith(("direct", "march")) or "explicit" in line:
         assert counts == [0, 0, 0]
     elif stages == 1:  # a tile of its own: lowrank, and tiled with a wide halo, copy it asynchronously all the same
         together = line.startswith("lowrank") or "fuse=3" in line

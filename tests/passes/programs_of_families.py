@@ -17,6 +17,7 @@ from sparsegen.ir import tile_resident as te
 from sparsegen.ir import tile_tasks as tk
 from sparsegen.ir.expr import Value, as_expr
 from sparsegen.ir.kernels.all_reduce import AllReduceKernel
+from sparsegen.ir.kernels.march import March
 from sparsegen.ir.module import Module
 from sparsegen.ir.op_all_reduce import AllReduce
 from sparsegen.ir.parse import parse_module
@@ -204,6 +205,12 @@ def sound() -> Any:
     return made(sound, boundary=frozen)
 
 
+def march() -> Module:
+    """A step of the same waves, by threads that keep planes."""
+    k: Any = sg.compile(sound(), (9, 20, 70), 1, device="h200", backend="emulator", schedule="direct")
+    return parse_module(print_module(March(2, 32, 2, 4).run(parse_module(k.ir("op")))))
+
+
 def surveyed() -> Any:
     """Waves with a source and receivers."""
     rows = sg.Receiver([[1, 2], [9.5, 7.25]])
@@ -221,6 +228,7 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     "update": update,
     "stream_update": lambda: updated(wave(boundary=frozen), (64, 128), 3, "stream levels=3 cols=4 rows=16"),
     "column_update": lambda: updated(sound(), (9, 20, 70), 1, "column lines=2 warps=2 planes=4"),
+    "march": march,
     "column_levels": lambda: updated(sound(), (9, 20, 70), 3, "column levels=3 lines=2 warps=3 planes=4"),
     "resident_update": lambda: updated(wave(), (37, 70), 3, "resident tiles=2x2 rows=5 cols=2 warps=5 every=2"),
     "resident_cells": lambda: updated(wave(), (37, 70), 3, "resident tiles=2x2 rows=1 cols=2 warps=21 every=1"),

@@ -19,6 +19,7 @@ from sparsegen.ir import tile_held as tla
 from sparsegen.ir import tile_layer_levels as tll
 from sparsegen.ir import tile_layers as tle
 from sparsegen.ir import tile_levels as tl
+from sparsegen.ir import tile_march as tma
 from sparsegen.ir import tile_mixed as tj
 from sparsegen.ir import tile_nm as tn
 from sparsegen.ir import tile_outer as to
@@ -50,7 +51,7 @@ from sparsegen.ir.types import Buffer, bf16, f16, f32, f64, s8, s16, s32, u4, u8
 #: Programs whose formula has no scalar, and the tile op that works it out.
 FORMULAS: dict[str, type[Op]] = {
     "update": tu.Update, "stream_update": tu.UpdateLevels, "column_update": tle.UpdateLayer,
-    "column_levels": tll.UpdateLayers, "resident_update": tla.HeldSteps,
+    "column_levels": tll.UpdateLayers, "resident_update": tla.HeldSteps, "march": tma.March,
 }  # fmt: skip
 
 PERIODIC = ((("periodic", 0.0),) * 2,) * 2
@@ -158,6 +159,16 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("column_update", tle.UpdateLayer, {"kept": ()}, "0 arrays of registers for 1 arrays"),
     ("column_update", tle.UpdateLayer, {"lines": 4}, "are meant|take"),
     ("column_update", tle.UpdateLayer, {"results": (999,)}, "result 999 of the formula is no number"),
+    ("march", tma.March, {"keep": ()}, "results, kept cells and arrays of 1 fields"),
+    ("march", tma.March, {"vectors": (1,)}, "4 fields of 4 arrays"),
+    ("march", tma.March, {"vectors": (1, 1, 1, 3)}, "3 cells at once of rows 70 apart"),
+    ("march", tma.March, {"results": (999,)}, "result 999 of the formula is no number"),
+    ("march", tma.March, {"threads": (4, 32)}, "128 threads work"),
+    ("march", tma.March, {"threads": (4, 16)}, "16 threads of a row are no whole warps"),
+    ("march", tma.March, {"reads": ()}, "0 reads of 3 arrays"),
+    ("march", tma.March, {"kept": ()}, "arrays and registers of 3 reads"),
+    ("march", tma.March, {"lines": 4}, "are meant"),
+    ("march", tma.March, {"grids": (Grid((9, 20, 70), 80, ghosts=4, lead=4),) * 4}, "are those of layers|takes"),
     ("column_levels", tll.UpdateLayers, {"count": 1}, "1 step: tile.update_layer makes one"),
     ("column_levels", tll.UpdateLayers, {"results": (999,)}, "result 999 of the formula is no number"),
     ("column_levels", tll.UpdateLayers, {"outs": ()}, "0 arrays for 2 levels that are written"),

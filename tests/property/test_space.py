@@ -60,8 +60,11 @@ def columns(draw: st.DrawFn, family: str) -> tuple[Stencil, tuple[int, ...], str
     """A stencil, a shape, a schedule of a family that may run it, and the pitches of the rows."""
     dtype = draw(st.sampled_from(["f64", "f64", "f32", *(["f16", "bf16"] if family == "layers" else [])]))
     s = stencil(weights(draw), boundary(draw), dtype)
-    line = f"{family} lines={draw(st.integers(1, 4))} warps={draw(st.integers(2, 8))} stages={draw(st.integers(2, 4))}"
-    line += f" planes={draw(st.sampled_from(['auto', 3, 7]))}"
+    line = f"{family} lines={draw(st.integers(1, 4))} planes={draw(st.sampled_from(['auto', 3, 7]))}"
+    if family == "march":
+        line += f" block={draw(st.sampled_from(['32x1', '32x3', '64x1', '64x2']))}"
+    else:
+        line += f" warps={draw(st.integers(2, 8))} stages={draw(st.integers(2, 4))}"
     if family == "column":
         line += f" levels={draw(st.integers(1, 4))} fuse={draw(st.sampled_from([1, 1, 2]))}"
     shape = tuple(draw(st.integers(5, top)) for top in (14, 20, 140))
@@ -69,7 +72,7 @@ def columns(draw: st.DrawFn, family: str) -> tuple[Stencil, tuple[int, ...], str
     return s, shape, line, (shape[2] + pad[0], shape[2] + pad[1])
 
 
-@given(st.sampled_from(["column", "layers"]).flatmap(columns))
+@given(st.sampled_from(["column", "layers", "march"]).flatmap(columns))
 def test_columns(case: tuple[Stencil, tuple[int, ...], str, tuple[int, int]]) -> None:
     s, shape, line, pitch = case
     try:
