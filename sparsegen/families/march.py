@@ -27,8 +27,10 @@ UNROLL = 2
 #: Share of the field that is read again because blocks drift apart, besides a plane of each block; clocks of a turn and
 #: of each point of it, which what is asked for a turn ahead takes.  Fitted to 53 kernels on one H200.
 AGAIN, TURN, POINT = 0.05, 208.0, 26.7
-#: 32-bit registers of a thread besides what it keeps: addresses, and of each row.
-ADDRESSES, ROW = 20, 3.0
+#: 32-bit registers of a thread besides what it keeps and one for each of its columns: addresses, and of each row; the
+#: same where a border is met.
+ADDRESSES, ROW = 18, 3.0
+BORDER_ADDRESSES, BORDER_ROW = 26, 6.0
 
 
 @lru_cache(maxsize=1 << 12)
@@ -53,7 +55,8 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     """What a thread keeps and what comes in for the next plane, and addresses of its rows."""
     n = numbers(s, fp)
     rows = sum(len(held.rows) for held in n.held.values())
-    return int(ADDRESSES + ROW * rows + n.kept * g.words)
+    fixed, row = (ADDRESSES, ROW) if fp.boundary == "periodic" else (BORDER_ADDRESSES, BORDER_ROW)
+    return int(fixed + g.per_x + row * rows + n.kept * g.words)
 
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:

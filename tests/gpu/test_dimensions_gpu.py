@@ -40,14 +40,15 @@ def test_one_axis(name: str, line: str, sides: str) -> None:
 @pytest.mark.parametrize("sides", [*KINDS, "mixed"])
 @pytest.mark.parametrize("line", ["auto", "direct block=64x4", "column levels=1 lines=4 warps=8",
                                   "column levels=2 lines=2 warps=10",
-                                  "column levels=3 lines=2 warps=8 planes=17"])  # fmt: skip
+                                  "column levels=3 lines=2 warps=8 planes=17", "march",
+                                  "march block=64x2 lines=2"])  # fmt: skip
 @pytest.mark.parametrize("weights", [STAR, CUBE], ids=["star", "cube"])
 def test_three_axes(weights: Any, line: str, sides: str) -> None:
     for shape in ((40, 48, 128), (37, 41, 131)):
         agrees(weights, shape, line, KINDS.get(sides, MIXED), 7)
 
 
-@pytest.mark.parametrize("line", ["column levels=2 lines=2 warps=12", "direct"])
+@pytest.mark.parametrize("line", ["column levels=2 lines=2 warps=12", "direct", "march block=32x4 planes=9"])
 def test_single_precision(line: str) -> None:
     agrees(CUBE, (37, 41, 131), line, sg.periodic, 5, "f32")
 
