@@ -40,7 +40,7 @@ def test_one_axis(name: str, line: str, sides: str) -> None:
 @pytest.mark.parametrize("sides", [*KINDS, "mixed"])
 @pytest.mark.parametrize("line", ["auto", "direct block=64x4", "column levels=1 lines=4 warps=8",
                                   "column levels=2 lines=2 warps=10",
-                                  "column levels=3 lines=2 warps=8 planes=17", "march",
+                                  "column levels=3 lines=2 warps=8 planes=17", "march lines=1",
                                   "march block=64x2 lines=2"])  # fmt: skip
 @pytest.mark.parametrize("weights", [STAR, CUBE], ids=["star", "cube"])
 def test_three_axes(weights: Any, line: str, sides: str) -> None:
