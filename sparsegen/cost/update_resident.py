@@ -54,8 +54,9 @@ ONCE: Final = 6000.0
 MEET: Final = 191.0
 #: Fitted anew: clocks from a cell's store to the load that finds it, and of what is around that.
 THROUGH: Final = 950.0
-#: Fitted anew: clocks of 32 bytes that an SM sends to L2 or gets from there, and how many of them a run fills in part.
-SECTOR, PARTLY = 1.02, 2.84
+#: Fitted anew: clocks of 32 bytes that an SM sends to L2 or gets from there, how many of them a run fills in part, and
+#: the share of these where the cells of every block begin at a sector (9 of 50 kernels).
+SECTOR, PARTLY, ALIGNED = 1.02, 2.84, 0.5
 #: The same of whole lines, and clocks of each line that a warp gives, and of asking once more for as many lines as go
 #: together (of 45 kernels of two fields on one H200).
 LINE_THROUGH, LINE_SECTOR, GIVE, AGAIN = 700.0, 0.56, 130.0, 747.0
@@ -103,6 +104,12 @@ def _sent(update: Update, held: Held) -> float:
     return 2 * max(4, size)
 
 
+def _partly(update: Update, held: Held) -> float:
+    """Sectors that a run of cells which go one by one fills in part."""
+    cells = max(1, int(32 // _sent(update, held)))
+    return PARTLY * (ALIGNED if all(low % cells == 0 for low, _ in held.own(2)) else 1.0)
+
+
 def _lines(update: Update, held: Held) -> tuple[int, float]:
     """Lines that a warp at the edge of a block gives, and how often it asks once more for as many as go together."""
     at_once = held.records(swapped(update), ITEMSIZE[update.dtype]).lines_at_once
@@ -131,7 +138,7 @@ def cost(
         "counts": min(1.0, (rows + (s.every - 1) * ry) / held.window[1]),
         "taken": held.taken_cells, "given": held.given_cells, "runs": held.runs, "images": by == "images",
         "sent": _sent(update, held), "single": by == "cells", "gives": gives, "again": again,
-        "sector": LINE_SECTOR if by == "lines" else SECTOR, "partly": 0 if by == "lines" else PARTLY,
+        "sector": LINE_SECTOR if by == "lines" else SECTOR, "partly": 0 if by == "lines" else _partly(update, held),
         "through": LINE_THROUGH if by == "lines" else THROUGH,
         **units(update), "deep": deep(update), "beside": beside(update), "shown": 2 * ry * passed(update), "s": size,
         "word": max(1, size // 4), "sms": device.own_sms, "sub": device.sub_cores, "f": device.clock,
