@@ -102,8 +102,8 @@ def _stale(key: tuple[str, str, str]) -> bool:
 @pytest.mark.parametrize(("part", "worst"), [("updates", 1.21), ("small", 1.16)])
 def test_what_is_chosen_is_near_the_fastest(part: str, worst: float) -> None:
     """Eight of the updates are above 1.15: five by ``column``, of whose kernels fewer lines, warps or stages were
-    faster, two by ``stream``, of which the model has blocks of two and four warps as equal and takes more turns in a row
-    as no worse, and one by ``direct``, where ``stream`` was."""
+    faster, two by ``stream``, of which the model has blocks of two and four warps as equal and more turns in a row as
+    no worse, and one by ``direct``, where ``stream`` was."""
     regrets = [
         min(rows, key=lambda row: row[2])[1] / min(took for _, took, _ in rows)
         for key, rows in measured().items() if key[0] == part and not _stale(key)
