@@ -18,7 +18,7 @@ from sparsegen.registry import families
 COLOURS: Final = (
     ("#0b6fa4", "#4db3e6"), ("#c8501e", "#f0824f"), ("#3c8c3c", "#6cc36c"), ("#7a4fa3", "#b58ade"),
     ("#a3273f", "#e8657e"), ("#8a6d00", "#d4b13c"), ("#00796b", "#3dc0b0"), ("#5d4037", "#b3937f"),
-    ("#c2259c", "#ef7ad2"), ("#5a6470", "#9aa5b1"),
+    ("#c2259c", "#ef7ad2"), ("#5a6470", "#9aa5b1"), ("#1f3f99", "#8aa3f2"), ("#5f7d1e", "#b3d15a"),
 )  # fmt: skip
 _LIGHT: Final = {"ink": "#222", "page": "#fff", "grid": "#ddd", "edge": "#888", "roof": "#555"}
 _DARK: Final = {"ink": "#ddd", "page": "#15181c", "grid": "#343a41", "edge": "#777", "roof": "#aaa"}
