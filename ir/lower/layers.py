@@ -343,12 +343,24 @@ class _Layer:
                 zip(op.fields, op.outs, op.grids, op.vectors, strict=True)
             ):
                 values = [cell[i] for cell in made]
-                for c in range(self.piece):
-                    stays = kept((plane, row, col + c), grid.extent, op.keep[i])
-                    if stays != FALSE:
-                        old = self._read((name, 0, (0, 0, 0)), line, c)
-                        values[c] = b.select(b.let("kept", stays), old, values[c])
+                keep_border(
+                    cx, grid, op.keep[i], (plane, row, col), values,
+                    lambda c, name=name, line=line: self._read((name, 0, (0, 0, 0)), line, c),  # type: ignore[misc]
+                )  # fmt: skip
                 store(cx, out, grid, wide, (plane, row, col), values, there)
+
+
+def keep_border(
+    cx: Context, grid: Grid, keep: tuple[tuple[int, int], ...], at: tuple[Expr, Expr, Expr], values: list[Value],
+    old: Callable[[int], Value],
+) -> None:  # fmt: skip
+    """Puts the ``old`` values of cells in place of what was made of them where a frozen border keeps them; the cells
+    are adjacent ones of a row, from ``at`` on."""
+    for c, value in enumerate(values):
+        stays = kept((*at[:2], at[2] + c), grid.extent, keep)
+        if stays != FALSE:
+            before = old(c)
+            values[c] = cx.b.select(cx.b.let("kept", stays), before, value)
 
 
 def store(

@@ -10,14 +10,14 @@ from .. import formula as f
 from .. import tile_march as t
 from ..boundary_map import Mapped, map_index
 from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of, as_expr, minimum, select
-from ..grid import Grid, kept
+from ..grid import Grid
 from ..numbers.layers import Array
 from ..numbers.march import Held
 from ..types import Buffer
 from .context import Context, rule
 from .copy import constant, read_mapped
 from .formula import Formula
-from .layers import store
+from .layers import keep_border, store
 
 
 @rule(t.March)
@@ -193,11 +193,10 @@ class _March:
             ]
             for i, ((name, _), out, grid, wide) in enumerate(results):
                 values = [cell[i] for cell in made]
-                for c in range(n.piece):
-                    stays = kept((plane, row, self.col + c), grid.extent, op.keep[i])
-                    if stays != FALSE:
-                        old = self._cell((name, 0), line, 0, c)
-                        values[c] = cx.b.select(cx.b.let("kept", stays), old, values[c])
+                keep_border(
+                    cx, grid, op.keep[i], (plane, row, self.col), values,
+                    lambda c, name=name, line=line: self._cell((name, 0), line, 0, c),  # type: ignore[misc]
+                )  # fmt: skip
                 store(cx, out, grid, wide, (plane, row, self.col), values, row.lt(grid.extent[1]))
 
     def _move(self, source: _Source, loaded: list[tuple[int, Sequence[Value]]]) -> None:

@@ -35,7 +35,8 @@ REASONS: dict[str, str] = {
     "shared": "bytes through the SM's load/store path (shared memory and L1), times their bank conflict degree",
     "issue": "warp instructions, one a clock and sub-core",
     "latency": "DRAM, shared memory and barriers that a block waits for, before division by the blocks that hide it",
-    "fetch": "a tile fetched ahead takes the latency of a loaded DRAM; stages - 1 of them are under way a block",
+    "fetch": "a tile fetched ahead takes the latency of a loaded DRAM; stages - 1 of them are under way a "
+    "block; or turns that each ask for what the next one reads",
     "start": "blocks start on an SM one after another, so small ones come no faster than that",
     "setup": "a block that stays loads its weights into registers once, from a table in the order of the fragments",
     "transform": "stencil2row in global memory: a launch of its own that reads the grid and writes A and B",

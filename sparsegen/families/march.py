@@ -111,7 +111,7 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
         "issue": turns * cells / 32 * (v.p + v.moves * v.word / 4 + (2 * v.loads + 2) / v.piece) / v.sub,
     }
     return Work(
-        (use,), v.lat_dram, turns * cells, 1 + AGAIN + 1 / v.P, turns=turns, paced=turns * (TURN + POINT * v.p),
+        (use,), v.lat_dram, turns * cells, 1 + AGAIN + 1 / v.P, paced=turns * (TURN + POINT * v.p),
         through_l1=False, waits=False,
     )  # fmt: skip
 
