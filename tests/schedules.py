@@ -170,7 +170,7 @@ def error(got: Field, want: Field) -> float:
     """max|a-b| / max|b|; infinite where a cell is not a number."""
     if not np.isfinite(got).all():
         return float("inf")
-    return float(np.abs(got - want).max() / max(float(np.abs(want).max()), 1e-300))
+    return float(np.abs(got - want).max()) / max(float(np.abs(want).max()), 1e-300)
 
 
 def faults(program: Program, s: Stencil, u: Field, result: Result) -> list[str]:

@@ -258,7 +258,7 @@ def error(got: Array, want: Array) -> float:
     """max|a-b| / max|b|; infinite where a cell is not a number."""
     if not np.isfinite(got).all():
         return float("inf")
-    return float(np.abs(got - want).max() / max(float(np.abs(want).max()), 1e-300))
+    return float(np.abs(got - want).max()) / max(float(np.abs(want).max()), 1e-300)
 
 
 # ------------------------------------------------------------------------------------------------ what each must do

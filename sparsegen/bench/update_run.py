@@ -55,7 +55,7 @@ class Updates(Suite[Case, Row]):
 
         update, given = kernel.update, random(kernel.update, kernel.shape, kernel.dtype, seed, kernel.steps)
         want = sg.compile(update, kernel.shape, kernel.steps, backend="reference")(**given)
-        return max(_apart(a, b) for a, b in zip(flat(kernel(**given)), flat(want), strict=True))
+        return max(off(a, b) for a, b in zip(flat(kernel(**given)), flat(want), strict=True))
 
     def measure(self, case: Case, kernel: tuple[Kernel, Kernel, Kernel], seed: int = 0) -> Row:
         """Check, then time a case."""
@@ -156,6 +156,6 @@ def flat(result: Any) -> list[Any]:
     return [a for part in result for a in flat(part)] if isinstance(result, tuple) else [result]
 
 
-def _apart(a: Any, b: Any) -> float:
+def off(a: Any, b: Any) -> float:
     """max|a - b| / max|b|."""
-    return float(np.abs(a - b).max() / max(float(np.abs(b).max()), 1e-300)) if np.isfinite(a).all() else math.inf
+    return float(np.abs(a - b).max()) / max(float(np.abs(b).max()), 1e-300) if np.isfinite(a).all() else math.inf

@@ -63,3 +63,10 @@ def test_formulas_keep_their_numbers(form: updates.Form) -> None:
     given = update_run.random(what, (40, 44), np.dtype({"f64": np.float64, "f32": np.float32}[form.dtype]), 1)
     made = sg.compile(what, (40, 44), updates.STEPS[2], backend="reference")(**given)
     assert all(np.isfinite(a).all() and np.abs(a).max() < 100 for a in update_run.flat(made))
+
+
+def test_arrays_of_zeros_are_alike() -> None:
+    """The least divisor is none in f32."""
+    zeros = np.zeros(3, np.float32)
+    assert update_run.off(zeros, zeros) == 0 and update_run.off(zeros + 1, zeros) > 1 / update_run.HIGHEST
+    assert update_run.off(np.full(3, np.nan, np.float32), zeros) == math.inf
