@@ -3,17 +3,16 @@
     time = once + steps · (||fma, alu, mufu, issue, shared|| + meet) + rounds · exchange
 
 A step ends when the slowest block has made it, so all are alike: what a warp does, and one meeting of its block.
-Between rounds the cells around a block's own go through shared memory and L2, with a tag each.  What is named fitted is
-of 151 kernels of twelve updates on an H100 and an H200; what is fitted anew, of 140 others: of random updates and small
-fields (tests/cost/test_drawn_updates.py), of suite ``updates``, and of schedules of four of its fields on one H200
-(tests/cost/test_onchip.py).  What whole lines take is of 45 of the last alone: half of these are predicted to 5 %, nine
-of ten to 18 %.
+Between rounds the cells around a block's own go through shared memory and L2, with a tag each.  Figures without another
+source are fitted, together, to 347 kernels that spill little: of random updates and small fields on an H100 and an H200
+(tests/cost/test_drawn_updates.py), of suite ``updates``, and of many schedules of its fields on one H200
+(tests/cost/test_onchip.py), of which half are predicted to 3.5 % and nine of ten to 12 %.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from math import prod
+from math import inf, prod
 from typing import Any, Final
 
 from sparsegen.cost import terms
@@ -50,24 +49,31 @@ SYMBOLS: Final[dict[str, str]] = {
 }  # fmt: skip
 #: Measured, some: clocks until all blocks have their tables and have counted themselves at the end.
 ONCE: Final = 6000.0
-#: Fitted anew: clocks of a meeting of a block, and of what is waited for besides in a step.
-MEET: Final = 191.0
-#: Fitted anew: clocks from a cell's store to the load that finds it, and of what is around that.
-THROUGH: Final = 950.0
-#: Fitted anew: clocks of 32 bytes that an SM sends to L2 or gets from there, how many of them a run fills in part, and
-#: the share of these where the cells of every block begin at a sector (9 of 50 kernels).
-SECTOR, PARTLY, ALIGNED = 1.02, 2.84, 0.5
+#: Clocks of a meeting of a block and of what is waited for besides in a step, and of each of its warps that comes.
+MEET, COMES = 140.0, 4.4
+#: Clocks from a cell's store to the load that finds it, and of what is around that.
+THROUGH: Final = 1002.0
+#: Clocks of 32 bytes that an SM sends to L2 or gets from there, how many of them a run fills in part, and the share of
+#: these where the cells of every block begin at a sector.
+SECTOR, PARTLY, ALIGNED = 1.54, 1.36, 0.5
 #: The same of whole lines, and clocks of each line that a warp gives, and of asking once more for as many lines as go
-#: together (of 45 kernels of two fields on one H200).
-LINE_THROUGH, LINE_SECTOR, GIVE, AGAIN = 700.0, 0.56, 130.0, 747.0
-#: Fitted: how often a window's image is as good as written or read in whole, and cells one by one with what lists them.
-IMAGES, CELLS = 1.97, 11.8
-#: Fitted anew: clocks of a cell that each thread of a sub-core's warp looks at, where cells go one by one.
-EACH: Final = 24.0
+#: together.
+LINE_THROUGH, LINE_SECTOR, GIVE, AGAIN = 827.0, 0.72, 150.0, 562.0
+#: How often a window's image is as good as written or read in whole, and cells one by one with what lists them.
+IMAGES, CELLS = 1.64, 4.7
+#: Clocks of a cell that each thread of a sub-core's warp looks at, where cells go one by one.
+EACH: Final = 19.0
+#: Share of the time of shared memory that rows between warps and columns between lanes take of it.
+SHOWN: Final = 0.72
+#: The order of the norm, and the part of a warp more that a sub-core's warps issue like.
+ORDER, LONE = 2.49, 0.66
 #: Registers of a thread that asks for lines of f64, besides those of windows.
 LINES: Final = 20
-#: Fitted: the order of the norm, and the part of a warp more that a sub-core's warps issue like.
-ORDER, LONE = 2.78, 0.72
+#: Registers of a thread whose cells go through images: besides its cells, how often it has those that a step makes
+#: besides, and the most that this comes to, by words of an element (of 110 kernels, nvcc 13: up to what it spills).
+IMAGED: Final = {1: (-4, 3.4, 168), 2: (10, 1.43, inf)}
+#: Registers of a thread whose cells go one by one, and of each of them, by words of an element.
+SINGLE: Final = {1: (24, 8), 2: (30, 10)}
 
 
 @lru_cache(maxsize=1 << 12)
@@ -84,16 +90,25 @@ def shared(update: Update, s: UpdateSchedule, held: Held) -> int:
 
 
 def registers(update: Update, s: UpdateSchedule, held: Held) -> int:
-    """Estimated 32-bit registers of a thread.
+    """Estimated 32-bit registers of a thread: those of windows, and what is held while cells go between blocks.
 
-    Where whole lines of f64 go between blocks more than of windows elsewhere (nvcc's numbers of 27 kernels): a value is
-    held twice, the old one and what has come in its place.
+    Where whole lines of f64 do (nvcc's numbers of 27 kernels) a value is held twice, the old one and what has come in
+    its place.
     """
-    more = 0.0
-    if held.closed[2] and held.blocks > 1 and ITEMSIZE[update.dtype] == 8:
-        cells = s.planes * s.rows * s.cols * windows.arrays(update)
-        more = LINES + (2 - windows.HELD) * 2 * cells
-    return windows.registers(update, s) + int(more)
+    size, cells = ITEMSIZE[update.dtype], s.planes * s.rows * s.cols
+    needed, words = windows.registers(update, s), max(1, size // 4)
+    by = held.by(swapped(update), size)
+    if by == "cells":
+        fixed, each = SINGLE[words]
+        return max(needed, fixed + each * cells * swapped(update))
+    if by == "lines":
+        twice = (2 - windows.HELD) * words * cells * windows.arrays(update)
+        return needed + int(LINES + twice) if words > 1 else needed
+    if by == "images":
+        fixed, again, most = IMAGED[words]
+        held_words = words * cells * (windows.arrays(update) + again * len(update.fields))
+        return max(needed, int(min(most, fixed + held_words)))
+    return needed
 
 
 def _sent(update: Update, held: Held) -> float:
@@ -119,7 +134,7 @@ def _lines(update: Update, held: Held) -> tuple[int, float]:
 
 def least(device: DeviceProfile, steps: int) -> float:
     """Seconds below which no launch of so many steps stays: it is started, and blocks meet once a step."""
-    return terms.STARTING * device.launch_s + (ONCE + steps * MEET) / device.clock
+    return terms.STARTING * device.launch_s + (ONCE + steps * (MEET + COMES)) / device.clock
 
 
 def cost(
@@ -166,10 +181,10 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "fma": clocks * cells * v.FMA / v.fma_rate,
         "alu": clocks * cells * v.ALU / ALU,
         "mufu": clocks * cells * v.MUFU / MUFU,
-        "issue": clocks * (a.max(a.ceil(warps / v.sub), a.ceil(v.warps / v.sub) * v.counts) + LONE) * issued,
+        "issue": clocks * (a.max(a.ceil(warps / v.sub), a.ceil(v.warps / v.sub) * v.counts) + LONE * v.word) * issued,
         "wait": clocks * v.made * v.cols * v.MUFU * v.deep,
-        "shared": clocks * v.warps * v.counts * 32 * v.s * (v.made * v.beside + 2 * shown) / v.bw_S,
-        "meet": clocks * MEET,
+        "shared": SHOWN * clocks * v.warps * v.counts * 32 * v.s * (v.made * v.beside + 2 * shown) / v.bw_S,
+        "meet": clocks * (MEET + COMES * v.warps),
         "exchange": (rounds - 1) / v.f * exchange if v.taken else 0 * v.f,
         "launch": v.launch + ONCE / v.f,
     }

@@ -1,8 +1,8 @@
-"""Schedules of ``resident`` for four small fields of suite ``updates`` on one H200, and what the model expects of them.
+"""Schedules of ``resident`` for the small fields of suite ``updates`` on one H200, and what the model expects of them.
 
 ``data/onchip.csv``: GS/s of calls of 1000 steps, one after the other, and bytes that nvcc spilled of a thread; of each
-field those twelve numbers of blocks and of steps between exchanges that were predicted to be fastest where they were
-measured, and some others: of two axes at b4c0dc1, of three when records of lines had come.
+field some that were predicted to be fastest where they were measured, and others drawn at random from those predicted
+to be at most two fifths slower, whether or not their registers were said to fit.
 """
 
 from __future__ import annotations
@@ -44,17 +44,23 @@ def measured() -> dict[tuple[str, int], list[tuple[float, float, int, bool]]]:
 
 def test_times_are_near_the_measured() -> None:
     errors = [abs(np.log(t / took)) for rows in measured().values() for took, t, spilled, _ in rows if spilled < FEW]
-    assert len(errors) == 93 and np.median(errors) <= 0.03 and np.quantile(errors, 0.9) <= 0.17
+    assert len(errors) == 299 and np.median(errors) <= 0.035 and np.quantile(errors, 0.9) <= 0.12
 
 
 def test_kernels_that_spill_much_are_refused() -> None:
     rows = [row for some in measured().values() for row in some]
-    assert [(spilled, fits) for *_, spilled, fits in rows if spilled >= FEW] == [(352, False), (420, False)]
+    spilling = [fits for *_, spilled, fits in rows if spilled >= FEW]
+    assert len(spilling) == 33 and sum(spilling) == 1  # that one spills 60 bytes
+    others = [fits for *_, spilled, fits in rows if spilled == 0]
+    assert len(others) > 200 and sum(others) >= 0.97 * len(others)
 
 
-@pytest.mark.parametrize(
-    "field", [("Heat-2D f32", 256), ("Heat-2D f64", 256), ("Heat-3D f32", 128), ("Heat-3D f64", 64)]
-)
-def test_what_is_predicted_fastest_is_near_the_fastest(field: tuple[str, int]) -> None:
+@pytest.mark.parametrize(("field", "worst"), [
+    (("Heat-2D f32", 256), 1.01), (("Heat-2D f32", 1024), 1.01), (("Heat-2D f32", 2048), 1.01),
+    (("Heat-2D f64", 256), 1.01), (("Heat-2D f64", 512), 1.01), (("Heat-2D f64", 1024), 1.07),
+    (("Box-2D9P f64", 256), 1.02), (("Box-2D9P f64", 512), 1.08), (("Box-2D9P f64", 1024), 1.02),
+    (("Heat-3D f32", 128), 1.01), (("Heat-3D f64", 64), 1.01),
+])  # fmt: skip
+def test_what_is_predicted_fastest_is_near_the_fastest(field: tuple[str, int], worst: float) -> None:
     rows = [row for row in measured()[field] if row[-1]]
-    assert min(rows, key=lambda row: row[1])[0] <= 1.06 * min(rows)[0]
+    assert min(rows, key=lambda row: row[1])[0] <= worst * min(rows)[0]
