@@ -18,7 +18,7 @@ from sparsegen.sizes import GRAPH_SECONDS, padded_pitch
 
 #: Share of its start that a short pass saves, in a graph or queued while others run, and how many passes of a call
 #: save nothing.  Fitted to random kernels of an H100 and of H200s (tests/cost: random_kernels, test_drawn_updates).
-QUEUED, FIRST = 0.67, 3
+QUEUED, FIRST = 0.67, 1
 
 
 def total_time(cost: Cost, steps: int) -> float:

@@ -58,7 +58,7 @@ THROUGH: Final = 1002.0
 SECTOR, PARTLY, ALIGNED = 1.54, 1.36, 0.5
 #: The same of whole lines, and clocks of each line that a warp gives, and of asking once more for as many lines as go
 #: together.
-LINE_THROUGH, LINE_SECTOR, GIVE, AGAIN = 827.0, 0.72, 150.0, 562.0
+LINE_THROUGH, LINE_SECTOR, GIVE, AGAIN = 750.0, 0.72, 150.0, 650.0
 #: How often a window's image is as good as written or read in whole, and cells one by one with what lists them.
 IMAGES, CELLS = 1.64, 4.7
 #: Clocks of a cell that each thread of a sub-core's warp looks at, where cells go one by one.
@@ -100,7 +100,7 @@ def registers(update: Update, s: UpdateSchedule, held: Held) -> int:
     by = held.by(swapped(update), size)
     if by == "cells":
         fixed, each = SINGLE[words]
-        return max(needed, fixed + each * cells * swapped(update))
+        return max(needed, fixed + each * cells)
     if by == "lines":
         twice = (2 - windows.HELD) * words * cells * windows.arrays(update)
         return needed + int(LINES + twice) if words > 1 else needed

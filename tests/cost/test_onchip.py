@@ -44,7 +44,7 @@ def measured() -> dict[tuple[str, int], list[tuple[float, float, int, bool]]]:
 
 def test_times_are_near_the_measured() -> None:
     errors = [abs(np.log(t / took)) for rows in measured().values() for took, t, spilled, _ in rows if spilled < FEW]
-    assert len(errors) == 299 and np.median(errors) <= 0.035 and np.quantile(errors, 0.9) <= 0.12
+    assert len(errors) == 356 and np.median(errors) <= 0.035 and np.quantile(errors, 0.9) <= 0.12
 
 
 def test_kernels_that_spill_much_are_refused() -> None:
@@ -56,9 +56,9 @@ def test_kernels_that_spill_much_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("field", "worst"), [
-    (("Heat-2D f32", 256), 1.01), (("Heat-2D f32", 1024), 1.01), (("Heat-2D f32", 2048), 1.01),
-    (("Heat-2D f64", 256), 1.01), (("Heat-2D f64", 512), 1.01), (("Heat-2D f64", 1024), 1.07),
-    (("Box-2D9P f64", 256), 1.02), (("Box-2D9P f64", 512), 1.08), (("Box-2D9P f64", 1024), 1.02),
+    (("Heat-2D f32", 256), 1.01), (("Heat-2D f32", 1024), 1.06), (("Heat-2D f32", 2048), 1.01),
+    (("Heat-2D f64", 256), 1.01), (("Heat-2D f64", 512), 1.01), (("Heat-2D f64", 1024), 1.01),
+    (("Box-2D9P f64", 256), 1.02), (("Box-2D9P f64", 512), 1.08), (("Box-2D9P f64", 1024), 1.01),
     (("Heat-3D f32", 128), 1.01), (("Heat-3D f64", 64), 1.01),
 ])  # fmt: skip
 def test_what_is_predicted_fastest_is_near_the_fastest(field: tuple[str, int], worst: float) -> None:

@@ -74,7 +74,7 @@ def test_near_all() -> None:
     ("family", "count", "median", "most"),
     [
         ("direct", 249, 0.08, 0.245),
-        ("tiled", 717, 0.065, 0.21),
+        ("tiled", 717, 0.065, 0.225),
         ("stencil2row", 2920, 0.105, 0.265),
         ("stream", 748, 0.04, 0.14),
         ("patches", 105, 0.05, 0.13),
@@ -232,7 +232,6 @@ _NEVER = "never the longest here: what else is counted is always longer"
 UNDECIDED: dict[str, str] = {
     "stencil2row.SYNC": _COUNTED,
     "term of products ring": _NEVER,
-    "column.MIRROR": "hardware counters see 11, the times 3 of it; neumann's kernels are as near without",
     "lowrank.STATIC": "rings are not searched, none is here; measured by hand they are predicted 13 % too slow",
     "stencil2row.FAR": "transform=explicit is not searched; see its one measured kernel (test_stencil_cost)",
     "stencil2row.BRANCH": "before sm_90 only: the paper's order on the A100",
