@@ -95,7 +95,7 @@ def registers(update: Update, s: UpdateSchedule, held: Held) -> int:
     Where whole lines of f64 do (nvcc's numbers of 27 kernels) a value is held twice, the old one and what has come in
     its place.
     """
-    size, cells = ITEMSIZE[update.dtype], s.planes * s.rows * s.cols
+    size, cells = ITEMSIZE[update.dtype], int(s.planes * s.rows * s.cols)
     needed, words = windows.registers(update, s), max(1, size // 4)
     by = held.by(swapped(update), size)
     if by == "cells":
