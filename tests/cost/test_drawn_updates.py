@@ -8,7 +8,7 @@ percentile is at most 1.1 times the 10th), where what was chosen is among them; 
 ``lowrank`` were fitted to.  Of the fifth (18 small fields on an H200, at 13ba5ea, brief calls in a graph), those of
 which what was chosen is among them and does not spill; only what passes save that follow others was fitted to them.
 The sixth (all 60 problems but those whose choice spills, on an H200, at 965fdb7) was predicted before.  Of the seventh
-and eighth (20 small fields each on an H200, at f07d33c and 67f9281, brief calls in a graph) only figures of one number
+and eighth (20 small fields each on an H200, at 4bd55b9 and fa3973f, brief calls in a graph) only figures of one number
 were fitted: what passes save that follow others, and what blocks of ``column`` lose that are alone on an SM.
 Of windows of three axes those are not there that have planes that no step makes any more, and of ``resident`` those
 whose blocks exchange whole lines, which are records now; nor the six problems of which one of these was the fastest.
