@@ -24,6 +24,7 @@ from sparsegen.pipelines import Program, lower
 from sparsegen.plan import SCRATCH, constant
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.schedule import UpdateSchedule
+from tests.schedules import error as error
 
 Array = npt.NDArray[Any]
 H200 = load_profile("h200")
@@ -252,13 +253,6 @@ def emulated_pass(
         assert np.array_equal(same, was, equal_nan=True), f"@{name} was written where it must not be"
     wrong = [str(e) for e in report.errors] + [str(n) for n in report.notes]
     return {key: memory[name][:, : shape[-1]].reshape(shape) for key, name in made.items()}, wrong
-
-
-def error(got: Array, want: Array) -> float:
-    """max|a-b| / max|b|; infinite where a cell is not a number."""
-    if not np.isfinite(got).all():
-        return float("inf")
-    return float(np.abs(got - want).max()) / max(float(np.abs(want).max()), 1e-300)
 
 
 # ------------------------------------------------------------------------------------------------ what each must do

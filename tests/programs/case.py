@@ -44,7 +44,7 @@ class Case:
         out = []
         for name, want in self.want.items():
             a, b = got[name].reshape(-1).astype("f8"), want.reshape(-1).astype("f8")
-            error = float(np.max(np.abs(a - b))) / max(float(np.max(np.abs(b))), 1e-300)
+            error = float(np.max(np.abs(a - b)) / max(float(np.max(np.abs(b))), 1e-300))
             if not error <= self.tolerance:  # also for NaN
                 out.append(f"@{name} is off by {error:.3g} (tolerance {self.tolerance:g})")
         return "; ".join(out)
