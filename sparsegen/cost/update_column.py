@@ -4,7 +4,7 @@
 
 in the norm of :mod:`sparsegen.cost.update_stream`; what is read and worked out is counted from the formula, the
 figures named fitted are of 181 kernels of random updates, of one to four time steps a pass, on one H100, of which half
-are predicted to 6 %, nine of ten to 17 %.
+were predicted to 6 %, nine of ten to 17 %, before blocks filled gaps; of 338 on an H100 and on H200s half are to 11 %.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ NEAR: Final = 52.0
 #: Fitted: clocks that a block waits for its warps to meet, in a turn; and for each instruction of a warp, which waits
 #: for those before it.
 MEET, DEPEND = 190.0, 0.31
-#: Share of their time that blocks of an SM fill for each other, if there are many.  Of the kernels of 51 problems
-#: (drawn ones, acoustic waves) those that are chosen take 3 % more than the fastest with it, 4.5 % without.
+#: Chosen from a few: the share of their time that blocks of an SM fill for each other, if there are many.  Of the
+#: kernels of 51 problems (drawn ones, acoustic waves) those chosen take 3 % more than the fastest with it, 4.5 %
+#: without.
 FILLED: Final = 0.1
 
 

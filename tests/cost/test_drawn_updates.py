@@ -7,9 +7,9 @@ spilled.  Of the fourth (37 problems, on an H200, at bf7453c) only calls are the
 percentile is at most 1.1 times the 10th), where what was chosen is among them; only those of ``resident`` and
 ``lowrank`` were fitted to.  Of the fifth (18 small fields on an H200, at 13ba5ea, brief calls in a graph), those of
 which what was chosen is among them and does not spill; only what passes save that follow others was fitted to them.
-The sixth (all 60 problems but those whose choice spills, on an H200, at 965fdb7) was predicted before.  Of the seventh
-and eighth (20 small fields each on an H200, at 4bd55b9 and fa3973f, brief calls in a graph) only figures of one number
-were fitted: what passes save that follow others, and what blocks of ``column`` lose that are alone on an SM.
+The sixth (all 60 problems but those whose choice spills, on an H200, at 965fdb7) was predicted before.  To the seventh
+and eighth (20 small fields each on an H200, at 4bd55b9 and fa3973f, brief calls in a graph) two figures were fitted:
+how many passes of a call save nothing, and what blocks of ``column`` on one SM fill for each other.
 Of windows of three axes those are not there that have planes that no step makes any more, and of ``resident`` those
 whose blocks exchange whole lines, which are records now; nor the six problems of which one of these was the fastest.
 ``stream`` was measured of the first three when every turn of it still chose for the ends of rows: of updates with
@@ -49,7 +49,7 @@ RECENT = 130668316, 2788990848, 625210031, 2206894575
 #: Seconds of a call below which the host paced it.
 BRIEF = 2e-5
 #: By family the median of |log(measured / predicted)|; ``column`` takes a quarter longer than predicted for the stars
-#: of radius 4 in f64 of the fourth seed, and a tenth for those of all seeds; the twelve kernels of ``lowrank``, whose
+#: of radius 4 in f64 of the fourth seed, and a tenth for those of all seeds; the kernels of ``lowrank``, whose
 #: few tiles leave most SMs idle, take a quarter less.
 MEDIAN = {
     "update stream": 0.09, "update column": 0.11, "update direct": 0.08, "update tiled": 0.23, "update resident": 0.09,
