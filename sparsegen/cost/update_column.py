@@ -4,7 +4,7 @@
 
 in the norm of :mod:`sparsegen.cost.update_stream`; what is read and worked out is counted from the formula, the
 figures named fitted are of 181 kernels of random updates, of one to four time steps a pass, on one H100, of which half
-were predicted to 6 %, nine of ten to 17 %, before blocks filled gaps; of 338 on an H100 and on H200s half are to 11 %.
+were predicted to 6 %, nine of ten to 17 %, before blocks filled gaps; of all on an H100 and on H200s half are to 10 %.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ SYMBOLS: Final[dict[str, str]] = {
     "loads": "pieces from shared memory and to it a cell", "shuffles": "values from other lanes a cell",
     "moves": "cells that move on in registers, a cell", "window": "cells that a block fetches a plane",
     "over": "planes that a block fetches besides its own", "stages": "planes under way",
+    "apart": "rows of a thread, of each field, that a pass of one step makes one after the other",
 }  # fmt: skip
 #: Warp instructions of a turn besides its cells, and of each row of a thread in a step: counted in what nvcc 13 makes
 #: of three kernels for sm_90a.
@@ -58,6 +59,10 @@ NEAR: Final = 52.0
 #: Fitted: clocks that a block waits for its warps to meet, in a turn; and for each instruction of a warp, which waits
 #: for those before it.
 MEET, DEPEND = 190.0, 0.31
+#: Chosen from a few: clocks of a turn that a pass of one step waits for each row of a thread and field (what it reads
+#: from shared memory, and choices at borders).  With it drawn updates of ten seeds are predicted to 0.141 in the root
+#: mean square of logarithms, without it to 0.166: two fields that fill a thread's registers were priced at half.
+PART: Final = 150.0
 #: Chosen from a few: the share of their time that blocks of an SM fill for each other, if there are many.  Of the
 #: kernels of 51 problems (drawn ones, acoustic waves) those chosen take 3 % more than the fastest with it, 4.5 %
 #: without.
@@ -92,6 +97,7 @@ def _of_one(update: Update, s: UpdateSchedule, device: DeviceProfile) -> dict[st
         "writes": len(update.fields), "b": resident(update, n, device), "loads": loads(n) / n.piece,
         "shuffles": 0.0, "moves": n.kept, "piece": n.piece, "over": n.delay * len(n.rings),
         "window": sum(window(n, array) for array in n.rings) + len(n.owns) * cells,
+        "apart": s.lines * len(update.fields),
     }  # fmt: skip
 
 
@@ -104,7 +110,7 @@ def _of_several(update: Update, s: UpdateSchedule, device: DeviceProfile) -> dic
         "writes": len(n.outputs), "b": levels.resident(update, n, device), "piece": n.piece,
         "loads": levels.moved(n) / (n.lines * n.piece), "shuffles": levels.shuffles(n) / (n.lines * n.piece),
         "moves": sum(n.kept.values()), "over": (n.turns - n.tile[0]) * len(n.came),
-        "window": sum((rows + 2 * ring.halo) * columns for ring in n.came.values()),
+        "window": sum((rows + 2 * ring.halo) * columns for ring in n.came.values()), "apart": 0.0,
     }  # fmt: skip
 
 
@@ -153,7 +159,7 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "mufu": even * made * v.MUFU / MUFU,
         "shared": scale * (v.W * (v.loads * v.piece + v.shuffles) + 2 * v.window) * v.s / v.bw_S,
         "issue": even * v.warps * issued / v.sub,
-        "wait": scale / b * (MEET + DEPEND * issued + made / threads * v.MUFU * v.deep),
+        "wait": scale / b * (MEET + PART * v.apart + DEPEND * issued + made / threads * v.MUFU * v.deep),
         "fetch": (1 + (terms.LOADED - 1) * v.miss) * v.lat * scale / ((v.stages - 1) * b),
         "launch": v.launch,
     }
