@@ -4,7 +4,7 @@
 
 in the norm of :mod:`sparsegen.cost.update_stream`; what is read and worked out is counted from the formula, the
 figures named fitted are of 181 kernels of random updates, of one to four time steps a pass, on one H100, of which half
-were predicted to 6 %, nine of ten to 17 %, before blocks filled gaps; of all on an H100 and on H200s half are to 10 %.
+were predicted to 6 %, nine of ten to 17 %, before blocks filled gaps; of all on an H100 and on H200s half are to 11 %.
 """
 
 from __future__ import annotations
