@@ -48,7 +48,7 @@ SYMBOLS: Final[dict[str, str]] = {
     "loads": "pieces from shared memory and to it a cell", "shuffles": "values from other lanes a cell",
     "moves": "cells that move on in registers, a cell", "window": "cells that a block fetches a plane",
     "over": "planes that a block fetches besides its own", "stages": "planes under way",
-    "apart": "rows of a thread, of each field, that a pass of one step makes one after the other",
+    "own_rows": "rows of a thread times fields, in a pass of one step; 0 in one of several",
 }  # fmt: skip
 #: Warp instructions of a turn besides its cells, and of each row of a thread in a step: counted in what nvcc 13 makes
 #: of three kernels for sm_90a.
@@ -60,9 +60,10 @@ NEAR: Final = 52.0
 #: for those before it.
 MEET, DEPEND = 190.0, 0.31
 #: Chosen from a few: clocks of a turn that a pass of one step waits for each row of a thread and field (what it reads
-#: from shared memory, and choices at borders).  With it drawn updates of ten seeds are predicted to 0.141 in the root
-#: mean square of logarithms, without it to 0.166: two fields that fill a thread's registers were priced at half.
-PART: Final = 150.0
+#: from shared memory, and choices at borders).  With it the drawn updates that were known then are predicted to 0.141
+#: in the root mean square of logarithms, without it to 0.166: two fields that fill a thread's registers were priced at
+#: half.  Passes of several steps are predicted worse with it.
+ROW_WAIT: Final = 150.0
 #: Chosen from a few: the share of their time that blocks of an SM fill for each other, if there are many.  Of the
 #: kernels of 51 problems (drawn ones, acoustic waves) those chosen take 3 % more than the fastest with it, 4.5 %
 #: without.
@@ -97,7 +98,7 @@ def _of_one(update: Update, s: UpdateSchedule, device: DeviceProfile) -> dict[st
         "writes": len(update.fields), "b": resident(update, n, device), "loads": loads(n) / n.piece,
         "shuffles": 0.0, "moves": n.kept, "piece": n.piece, "over": n.delay * len(n.rings),
         "window": sum(window(n, array) for array in n.rings) + len(n.owns) * cells,
-        "apart": s.lines * len(update.fields),
+        "own_rows": s.lines * len(update.fields),
     }  # fmt: skip
 
 
@@ -110,7 +111,7 @@ def _of_several(update: Update, s: UpdateSchedule, device: DeviceProfile) -> dic
         "writes": len(n.outputs), "b": levels.resident(update, n, device), "piece": n.piece,
         "loads": levels.moved(n) / (n.lines * n.piece), "shuffles": levels.shuffles(n) / (n.lines * n.piece),
         "moves": sum(n.kept.values()), "over": (n.turns - n.tile[0]) * len(n.came),
-        "window": sum((rows + 2 * ring.halo) * columns for ring in n.came.values()), "apart": 0.0,
+        "window": sum((rows + 2 * ring.halo) * columns for ring in n.came.values()), "own_rows": 0.0,
     }  # fmt: skip
 
 
@@ -159,7 +160,7 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "mufu": even * made * v.MUFU / MUFU,
         "shared": scale * (v.W * (v.loads * v.piece + v.shuffles) + 2 * v.window) * v.s / v.bw_S,
         "issue": even * v.warps * issued / v.sub,
-        "wait": scale / b * (MEET + PART * v.apart + DEPEND * issued + made / threads * v.MUFU * v.deep),
+        "wait": scale / b * (MEET + ROW_WAIT * v.own_rows + DEPEND * issued + made / threads * v.MUFU * v.deep),
         "fetch": (1 + (terms.LOADED - 1) * v.miss) * v.lat * scale / ((v.stages - 1) * b),
         "launch": v.launch,
     }

@@ -11,7 +11,8 @@ The sixth (all 60 problems but those whose choice spills, on an H200, at 965fdb7
 and eighth (20 small fields each on an H200, at 4bd55b9 and fa3973f, brief calls in a graph) two figures were fitted:
 how many passes of a call save nothing, and what blocks of ``column`` on one SM fill for each other.  The ninth (all 60
 problems but one whose choice spills, on an H200, at 908f6db) was predicted before; what ``column`` waits for each row
-of a thread was fitted to it.  The tenth (39 of 40 updates, on an H200, at 0a135fe) was predicted before.
+of a thread was fitted to it.  The tenth (all 40 updates but the one whose choice
+spills, on an H200, at 0a135fe) was predicted before.
 Of windows of three axes those are not there that have planes that no step makes any more, and of ``resident`` those
 whose blocks exchange whole lines, which are records now; nor the six problems of which one of these was the fastest.
 ``stream`` was measured of the first three when every turn of it still chose for the ends of rows: of updates with
@@ -44,8 +45,7 @@ from sparsegen.schedule import StencilSchedule, UpdateSchedule, read
 SEEDS = {
     3039864101: (20, 20, "h100"), 2746096596: (40, 20, "h100"), 227228672: (40, 20, "h100"),
     130668316: (40, 20, "h200"), 10526364: (0, 20, "h200"), 2788990848: (40, 20, "h200"), 625210031: (0, 20, "h200"),
-    2206894575: (0, 20, "h200"), 923301535: (40, 20, "h200"),
-    15100123: (40, 0, "h200"),
+    2206894575: (0, 20, "h200"), 923301535: (40, 20, "h200"), 15100123: (40, 0, "h200"),
 }  # fmt: skip
 #: The seeds of updates whose kernels are those of now.
 RECENT = 130668316, 2788990848, 625210031, 2206894575, 923301535, 15100123
@@ -58,6 +58,12 @@ MEDIAN = {
     "update stream": 0.09, "update column": 0.115, "update direct": 0.08, "update tiled": 0.23, "update resident": 0.09,
     "stencil toeplitz": 0.145, "stencil direct": 0.13, "stencil tiled": 0.15, "stencil stencil2row": 0.13,
     "stencil lowrank": 0.1,
+}  # fmt: skip
+#: The problems above the bar, and at most how far: a call of 10 us, two steps by ``direct``, where one launch of
+#: ``tiled`` takes 7 us and is priced at 13; one and three fields by ``column``, for which two steps a pass and one were
+#: faster than three and two; and a small field by ``column``, as ``tiled`` on three axes is priced too dear.
+MISSED = {
+    ("923301535", "u8"): 1.44, ("923301535", "u28"): 1.21, ("15100123", "u14"): 1.37, ("2206894575", "s19"): 1.25,
 }  # fmt: skip
 
 
@@ -109,13 +115,11 @@ def _stale(key: tuple[str, str, str]) -> bool:
     return brief or (found.update.ndim < 3 and bordered(found.update))
 
 
-@pytest.mark.parametrize(("part", "worst"), [("updates", 1.44), ("small", 1.25)])
+@pytest.mark.parametrize(("part", "worst"), [("updates", 1.2), ("small", 1.16)])
 def test_what_is_chosen_is_near_the_fastest(part: str, worst: float) -> None:
-    """Two of the updates are above 1.21: a call of 10 us, two steps by ``direct``, where one launch of ``tiled`` takes
-    7 us and is priced at 13; and three fields by ``column``, for which two steps a pass are slower than one.  Of the
-    small fields one is above 1.16: ``tiled`` on three axes is priced too dear, so that ``column`` is chosen."""
-    regrets = [
-        min(rows, key=lambda row: row[2])[1] / min(took for _, took, _ in rows)
+    regrets = {
+        key: min(rows, key=lambda row: row[2])[1] / min(took for _, took, _ in rows)
         for key, rows in measured().items() if key[0] == part and not _stale(key)
-    ]  # fmt: skip
-    assert len(regrets) >= 10 and np.median(regrets) <= 1.04 and max(regrets) <= worst
+    }  # fmt: skip
+    assert len(regrets) >= 10 and np.median(list(regrets.values())) <= 1.04
+    assert not {key: found for key, found in regrets.items() if found > MISSED.get(key[1:], worst)}
