@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from .. import formula as f
 from ..expr import Expr, Value, binary
@@ -11,6 +12,8 @@ from .context import Context
 
 #: Gives the number that a read means.
 Reader = Callable[[f.Read], Value]
+#: Operations of all cells after which lanes meet where registers are crowded.
+MEET: Final = 24
 
 
 class Formula:
@@ -39,17 +42,33 @@ class Formula:
         for place in sorted(self.uniform):
             values[place] = self._common(place, values, step)
 
-    def results(self, places: Sequence[int], read: Reader, step: Expr | int = 0) -> list[Value]:
-        """The numbers at ``places`` of the code, for the cell that ``read`` reads around, in this step of the pass."""
-        values: dict[int, Expr] = {}
+    def results(
+        self, places: Sequence[int], reads: Sequence[Reader], step: Expr | int = 0, *, crowded: bool = False
+    ) -> list[list[Value]]:
+        """The numbers at ``places`` of the code, for each cell that one of ``reads`` reads around, in this step.
+
+        Each node is worked out for all cells before the next one, so that a sum that waits for its last term leaves
+        the others to go on, and what was loaded for all cells is soon done with.  nvcc may put them in another order;
+        where registers are ``crowded`` it works out one cell after the other, unless the warp's lanes meet in between.
+        """
+        cells: list[dict[int, Expr]] = [{} for _ in reads]
+        made = 0
         for place, node in enumerate(self.code):
             if place in self.uniform:
-                values[place] = self._common(place, values, step)
+                common = self._common(place, cells[0], step)
+                for values in cells:
+                    values[place] = common
             elif node[0] == "read":
-                values[place] = self.cx.convert(read(f.read(node)), self.sums)
+                for read, values in zip(reads, cells, strict=True):
+                    values[place] = self.cx.convert(read(f.read(node)), self.sums)
             else:
-                values[place] = self._node(node, values)
-        return [self.cx.to_cell(number(values[place]), self.dtype) for place in places]
+                if crowded and made >= MEET:
+                    self.cx.b.sync()
+                    made = 0
+                for values in cells:
+                    values[place] = self._node(node, values)
+                made += len(cells)
+        return [[self.cx.to_cell(number(values[place]), self.dtype) for place in places] for values in cells]
 
     def _common(self, place: int, values: Mapping[int, Expr], step: Expr | int) -> Expr:
         """What has one value for all cells of a step, made where it is first needed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from math import lcm
 
@@ -183,10 +184,8 @@ class _Steps:
         """The new values of all rows of all planes; older levels move on."""
         b, op = self.cx.b, self.op
         for p, k in product(range(*op.made), range(self.rows)):
-            made = [
-                self.formula.results(op.results, lambda what, at=(p, k, c): lines.read(at, what), self.number)  # type: ignore[misc]
-                for c in range(self.cols)
-            ]
+            reads = [partial(lines.read, (p, k, c)) for c in range(self.cols)]
+            made = self.formula.results(op.results, reads, self.number)
             for i, (name, levels) in enumerate(op.fields):
                 new = self._kept(name, p, k, [cell[i] for cell in made], lines.old[(name, 0), p, k])
                 for level in range(levels):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 
 from .. import formula as f
@@ -72,13 +73,11 @@ class _Turn:
         rows = [cx.b.let("oy", y - self.n.lead[0] + self.row + line) for line in range(self.lines)]
         col = cx.b.let("ox", x - self.n.lead[1] + cx.lane * self.piece)
         made: dict[str, list[list[Value]]] = {name: [] for name, _ in op.fields}
+        reads = [partial(around.read, line=line, c=c) for line in range(self.lines) for c in range(self.piece)]
+        cells = formula.results(op.results, reads, step - 1)
         for line, row in enumerate(rows):
-            cells = [
-                formula.results(op.results, lambda what, line=line, c=c: around.read(what, line, c), step - 1)  # type: ignore[misc]
-                for c in range(self.piece)
-            ]
             for i, (name, _) in enumerate(op.fields):
-                values = [cell[i] for cell in cells]
+                values = [cell[i] for cell in cells[line * self.piece : (line + 1) * self.piece]]
                 for c in range(self.piece if op.sides else 0):
                     stays = kept((plane, row, col + c), op.grids[0].extent, keep(op.radius, op.sides[i]))
                     if stays != FALSE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from .. import formula as f
 from .. import tile_layers as t
@@ -332,12 +333,11 @@ class _Layer:
         plane = b.let("oz", z + self.turn - self.n.delay, lo=0)
         nz, ny, _ = op.grids[0].extent
         col = b.let("ox", x + cx.lane * self.piece)
+        reads = [partial(self._read, line=line, c=c) for line in range(self.lines) for c in range(self.piece)]
+        cells = self.formula.results(op.results, reads, crowded=self.n.crowded)
         for line in range(self.lines):
             row = b.let("oy", y + cx.warp * self.lines + line)
-            made = [
-                self.formula.results(op.results, lambda what, line=line, c=c: self._read(what, line, c))  # type: ignore[misc]
-                for c in range(self.piece)
-            ]
+            made = cells[line * self.piece : (line + 1) * self.piece]
             there = all_of(plane.lt(nz), row.lt(ny))
             for i, ((name, _), out, grid, wide) in enumerate(
                 zip(op.fields, op.outs, op.grids, op.vectors, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from .. import formula as f
 from .. import tile_march as t
@@ -187,10 +188,7 @@ class _March:
 
         for line in range(op.lines):
             row = cx.b.let("oy", self.row + line)
-            made = [
-                self.formula.results(op.results, lambda what, line=line, c=c: read(what, line, c))  # type: ignore[misc]
-                for c in range(n.piece)
-            ]
+            made = self.formula.results(op.results, [partial(read, line=line, c=c) for c in range(n.piece)])
             for i, ((name, _), out, grid, wide) in enumerate(results):
                 values = [cell[i] for cell in made]
                 keep_border(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
 from math import prod
 from operator import mul
@@ -38,14 +39,13 @@ def update(cx: Context, op: t.Update) -> None:
 
     def straight() -> None:
         cells = _Cells(cx, op, first, edge=False)
-        for row in range(op.rows):
-            cells.run(row)
+        cells.run(range(op.rows))
 
     def mapped() -> None:
         with b.for_("j", 0, op.rows, unroll=1) as j:  # one by one: few threads come here
             cell = [b.let("row", i + j) if axis == column else i for axis, i in enumerate(first)]
             valid = all_of(*(i.lt(n) for i, n in zip(cell, extent, strict=True)))
-            cx.guard(valid, lambda: _Cells(cx, op, cell, edge=any(map(any, margins))).run(0))
+            cx.guard(valid, lambda: _Cells(cx, op, cell, edge=any(map(any, margins))).run(range(1)))
 
     whole = b.let("inner", all_of(*inner))
     if op.rows == 1 and not any(map(any, margins)):
@@ -108,15 +108,18 @@ class _Cells:
         self.known: dict[tuple[Any, ...], Value] = {}
         self.formula = Formula(cx, op.code, op.outs[0].dtype, op.scalars)
 
-    def run(self, row: int) -> None:
-        """Works out and stores the cell ``row`` rows below the first."""
+    def run(self, rows: range) -> None:
+        """Works out and stores the cells so many rows below the first."""
         b, op = self.cx.b, self.op
-        values = self.formula.results(op.results, lambda read: self._read(read, row))
-        for out, grid, value, old, keep in zip(op.outs, op.grids[len(op.srcs) :], values, op.old, op.keep, strict=True):
-            if self.edge and (stays := kept(self.first, grid.extent, keep)) != FALSE:
-                before = b.ld(op.srcs[old], self._at(op.grids[old], self._zero, row), hint="old")
-                value = b.select(b.let("kept", stays), before, value)
-            b.st(out, self._at(grid, self._zero, row), value)
+        made = self.formula.results(op.results, [partial(self._read, row=row) for row in rows])
+        for row, values in zip(rows, made, strict=True):
+            for out, grid, value, old, keep in zip(
+                op.outs, op.grids[len(op.srcs) :], values, op.old, op.keep, strict=True
+            ):
+                if self.edge and (stays := kept(self.first, grid.extent, keep)) != FALSE:
+                    before = b.ld(op.srcs[old], self._at(op.grids[old], self._zero, row), hint="old")
+                    value = b.select(b.let("kept", stays), before, value)
+                b.st(out, self._at(grid, self._zero, row), value)
 
     # ------------------------------------------------------------------------------------------------ memory
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from .. import formula as f
 from .. import tile_update as t
@@ -159,14 +160,11 @@ class _Levels:
                 known[name, older, dy] = self._row(name if name in kept else "", own)
             return known[name, older, dy]
 
-        def read(c: int, what: f.Read) -> Value:
+        def read(what: f.Read, c: int) -> Value:
             name, older, (dy, dx) = what
             return found(name, older, dy).cell(c, dx)
 
-        made = [
-            self.formula.results(op.results, lambda what, c=c: read(c, what), level)  # type: ignore[misc]
-            for c in range(self.per_lane)
-        ]  # fmt: skip
+        made = self.formula.results(op.results, [partial(read, c=c) for c in range(self.per_lane)], level)
         after: list[tuple[Buffer, Expr | int, list[Value]]] = []
         for i, (name, new) in enumerate(zip(self.names, op.news, strict=True)):
             after.append((new, 0, self._keep([cell[i] for cell in made], name, row - n.ry, lagging(name, n.ry).own)))

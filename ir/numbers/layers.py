@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from .arithmetic import PIECE, up
 
+#: 32-bit registers that a thread keeps of planes above and below from which on they are crowded.
+CROWDED: Final = 128
 #: A read: parameter, time level, (planes, rows, columns) away.
 Read = tuple[str, int, tuple[int, int, int]]
 #: An array: parameter and time level.
@@ -92,6 +95,11 @@ class Layers:
     def elements(self) -> int:
         """Elements of shared memory a block."""
         return sum(map(self.ring, (*self.rings, *self.owns)))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether what a thread keeps takes half of the registers that it may have."""
+        return self.kept * self.lines * max(PIECE // 4, self.piece) >= CROWDED
 
     @property
     def kept(self) -> int:
