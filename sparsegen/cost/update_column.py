@@ -3,8 +3,8 @@
     time = launch + |sqrt(memory² + fetch²), |fma, alu, mufu, shared, issue + wait|| · (1 - filled · (1 - 1 / blocks))
 
 in the norm of :mod:`sparsegen.cost.update_stream`; what is read and worked out is counted from the formula, the
-figures named fitted are of 181 kernels of random updates, of one to four time steps a pass, on one H100, of which half
-were predicted to 6 %, nine of ten to 17 %, before blocks filled gaps; of all on an H100 and on H200s half are to 11 %.
+figures named fitted are of 443 kernels of random updates, of one to four time steps a pass, on an H100 and on H200s:
+half of them are predicted to 10 %.
 """
 
 from __future__ import annotations
@@ -48,26 +48,22 @@ SYMBOLS: Final[dict[str, str]] = {
     "loads": "pieces from shared memory and to it a cell", "shuffles": "values from other lanes a cell",
     "moves": "cells that move on in registers, a cell", "window": "cells that a block fetches a plane",
     "over": "planes that a block fetches besides its own", "stages": "planes under way",
-    "own_rows": "rows of a thread times fields, in a pass of one step; 0 in one of several",
+    "own_rows": "rows of a thread times fields",
 }  # fmt: skip
 #: Warp instructions of a turn besides its cells, and of each row of a thread in a step: counted in what nvcc 13 makes
 #: of three kernels for sm_90a.
-TURN, ROW = 60.0, 36.0
+TURN, ROW = 60.0, 32.0
 #: Fitted: what such a row takes more in a step where a border may be near, in instructions: choices behind
 #: branches, over which nothing overlaps.
-NEAR: Final = 52.0
+NEAR: Final = 44.0
 #: Fitted: clocks that a block waits for its warps to meet, in a turn; and for each instruction of a warp, which waits
 #: for those before it.
-MEET, DEPEND = 190.0, 0.31
-#: Chosen from a few: clocks of a turn that a pass of one step waits for each row of a thread and field (what it reads
-#: from shared memory, and choices at borders).  With it the drawn updates that were known then are predicted to 0.141
-#: in the root mean square of logarithms, without it to 0.166: two fields that fill a thread's registers were priced at
-#: half.  Passes of several steps are predicted worse with it.
-ROW_WAIT: Final = 150.0
-#: Chosen from a few: the share of their time that blocks of an SM fill for each other, if there are many.  Of the
-#: kernels of 51 problems (drawn ones, acoustic waves) those chosen take 3 % more than the fastest with it, 4.5 %
-#: without.
-FILLED: Final = 0.1
+MEET, DEPEND = 200.0, 0.31
+#: Fitted: clocks of a turn that a thread waits for each of its rows and fields (what it reads from shared memory, and
+#: choices at borders), in a pass of one step and in each step of several, where nvcc has more to put in between.
+ROW_WAIT, STEP_WAIT = 130.0, 18.0
+#: Fitted: the share of their time that blocks of an SM fill for each other, if there are many.
+FILLED: Final = 0.09
 
 
 @lru_cache(maxsize=1 << 12)
@@ -111,7 +107,8 @@ def _of_several(update: Update, s: UpdateSchedule, device: DeviceProfile) -> dic
         "writes": len(n.outputs), "b": levels.resident(update, n, device), "piece": n.piece,
         "loads": levels.moved(n) / (n.lines * n.piece), "shuffles": levels.shuffles(n) / (n.lines * n.piece),
         "moves": sum(n.kept.values()), "over": (n.turns - n.tile[0]) * len(n.came),
-        "window": sum((rows + 2 * ring.halo) * columns for ring in n.came.values()), "own_rows": 0.0,
+        "window": sum((rows + 2 * ring.halo) * columns for ring in n.came.values()),
+        "own_rows": s.lines * len(update.fields),
     }  # fmt: skip
 
 
@@ -152,6 +149,7 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
     work += cells * v.writes / v.vector
     around = TURN + v.lines * v.T * (ROW + NEAR * v.near) + v.window / v.vector / threads * FETCH
     issued = work / threads + around
+    rows = ROW_WAIT if s.levels == 1 else STEP_WAIT * v.T
     found = {
         "hbm": v.miss * grid * (v.reads + v.over / v.P + v.writes) / v.bw_G,
         "l2": scale * (v.window + v.writes * cells) * v.s / v.bw_L2,
@@ -160,7 +158,7 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "mufu": even * made * v.MUFU / MUFU,
         "shared": scale * (v.W * (v.loads * v.piece + v.shuffles) + 2 * v.window) * v.s / v.bw_S,
         "issue": even * v.warps * issued / v.sub,
-        "wait": scale / b * (MEET + ROW_WAIT * v.own_rows + DEPEND * issued + made / threads * v.MUFU * v.deep),
+        "wait": scale / b * (MEET + rows * v.own_rows + DEPEND * issued + made / threads * v.MUFU * v.deep),
         "fetch": (1 + (terms.LOADED - 1) * v.miss) * v.lat * scale / ((v.stages - 1) * b),
         "launch": v.launch,
     }
