@@ -34,6 +34,7 @@ from sparsegen.sizes import ITEMSIZE
 REASONS: Final[dict[str, str]] = {
     "hbm": "every array is read once a launch, and the newest levels are written",
     **windows.REASONS,
+    "meet": "the warps of a block meet once a step, and results are waited for",
     "exchange": "cells around a block's own through shared memory and L2, with a tag each, once a round",
     "launch": "starting the kernel, and what its blocks do once",
 }

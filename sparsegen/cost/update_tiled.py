@@ -1,12 +1,11 @@
 """The predicted time of a pass of an update in ``tiled``: windows in registers that overlap by what its steps spoil.
 
-    time = launch + |hbm, blocks, begin + l1 + l2 + max(busy, meet + busy / b)|
-    busy = |fma, alu, mufu, issue + wait, shared|
+    time = launch + |hbm, blocks, begin + l1 + l2 + |fma, alu, mufu, issue + wait, shared||
 
 All windows are alike: a wave of ``b`` blocks on every SM loads them, makes T steps, and stores what is good.  The terms
-of a sum wait for one another, which only an SM with many warps hides.  What is named fitted is of 1059 kernels of
-random updates on an H100 and on H200s: half of them are predicted to 14 %, nine of ten to 40 %, those that are chosen
-or nearly so better than small windows and those of one warp.
+of a sum wait for one another, which only an SM with many warps hides.  What is named fitted is of 1073 kernels of
+random updates on an H100 and on H200s, so that what is chosen is near the fastest: half of them are predicted to 15 %,
+nine of ten to 38 %, small windows and those of one warp worst.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ SYMBOLS: Final[dict[str, str]] = {
     **windows.SYMBOLS, "T": "time steps of a pass", "b": "blocks that an SM runs at a time",
     "waves": "waves of blocks", "own": "cells that a block stores",
 }  # fmt: skip
-#: Share of a launch that a pass takes besides its start.  Fitted: clocks between two blocks that start on an SM; the
-#: share of the lines of L1 in the way of others, and times over on three axes.
-STARTS, BLOCK, LINES, THREE = 0.19, 100.0, 0.65, 1.1
+#: Share of a launch that a pass takes besides its start.  Fitted: clocks between two blocks that start on an SM, and
+#: the share of the lines of L1 that are in the way of others.
+STARTS, BLOCK, LINES = 0.19, 60.0, 0.57
 #: Fitted: warp instructions issued for each operation that is counted, the clocks that a warp takes for one where no
 #: others fill them, and the share of the latencies of divisions, roots and functions that it waits for.
-ISSUED, CHAIN, DEEP = 0.33, 2.75, 0.75
-#: Fitted: clocks of a meeting of a block; the orders of the norms of units, and of memory and work.
-MEET, ORDER, APART = 80.0, 1.42, 2.3
+ISSUED, CHAIN, DEEP = 0.36, 3.05, 0.8
+#: Fitted: the orders of the norms of units, and of memory, blocks and work.
+ORDER, APART = 1.4, 1.8
 #: Share of L2 that fields may take and stay there.
 L2_SHARE: Final = 0.7
 
@@ -83,7 +82,7 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
         "launch": terms.STARTING * device.launch_s, "deep": deep(update),
         "dram": 0.0 if held.cells * size * (reads + writes) <= L2_SHARE * device.own_l2 else 1.0,
         "bw_G": terms.REACH * device.bw_global, "bw_L2": device.l2_bytes_per_clk_sm,
-        "bw_S": device.smem_bytes_per_clk_sm, "times": THREE if len(shape) == 3 else 1.0,
+        "bw_S": device.smem_bytes_per_clk_sm,
         "fma_rate": device.f64_fma_per_clk_sm if update.dtype == "f64" else device.f32_fma_per_clk_sm,
     }  # fmt: skip
     return LAW.evaluate(s, values, device, shape, update, s.levels)
@@ -104,14 +103,13 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "mufu": steps * warps * lanes * v.MUFU / MUFU,
         "issue": steps * a.max(ISSUED * v.b * v.warps / v.sub, CHAIN) * v.counts * issued,
         "shared": steps * warps * 32 * v.s * (v.made * v.beside + 2 * v.shown * v.planes * v.cols) / v.bw_S,
-        "meet": steps * MEET,
         "wait": DEEP * steps * v.made * v.cols * v.MUFU * v.deep,
         "blocks": wave * v.b * BLOCK,
         "launch": v.launch,
     }
     units = (*(found[name] for name in ("fma", "alu", "mufu", "shared")), found["issue"] + found["wait"])
     busy = sum((t**ORDER for t in units), 0) ** (1 / ORDER)
-    work = v.times * (v.begin + found["l2"] + found["l1"] + a.max(busy, found["meet"] + busy / v.b))
+    work = v.begin + found["l2"] + found["l1"] + busy
     return v.launch + (found["hbm"] ** APART + found["blocks"] ** APART + work**APART) ** (1 / APART), found
 
 

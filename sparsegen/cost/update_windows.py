@@ -27,7 +27,6 @@ REASONS: Final[dict[str, str]] = {
     "issue": "warp instructions, one a clock and sub-core",
     "shared": "rows that warps show one another, and columns between lanes",
     "wait": "divisions, roots and functions that a warp waits for, with nothing to overlap with",
-    "meet": "the warps of a block meet once a step, and results are waited for",
 }
 SYMBOLS: Final[dict[str, str]] = {
     "N": "cells of the grid", "lines": "rows of a thread in all its planes", "planes": "planes of a thread",
