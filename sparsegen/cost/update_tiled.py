@@ -33,6 +33,7 @@ REASONS: Final[dict[str, str]] = {
     "l2": "windows with what overlaps, and results, through each SM's port to L2",
     "l1": "lanes load and store columns that lie apart: lines of L1 for each",
     **windows.REASONS,
+    "issue": "warp instructions, each of which waits for the one before where an SM has few warps",
     "blocks": "blocks start one after the other on an SM",
     "launch": "starting the kernel",
 }
