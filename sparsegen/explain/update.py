@@ -86,3 +86,9 @@ class UpdatePage(Kind):
 
     def best(self, device: DeviceProfile, shape: tuple[int, ...]) -> Cost | None:
         return self.problem.at(shape).options(None, device, Request(self.kernel.steps)).best
+
+    def seconds(self, cost: Cost) -> float:
+        """The time of a call on the grid that the cost is of, which may be one that is tried."""
+        return (self.problem if cost.shape == self.problem.shape else self.problem.at(cost.shape)).seconds(
+            cost, self.kernel.steps
+        )
