@@ -48,8 +48,8 @@ class Formula:
         """The numbers at ``places`` of the code, for each cell that one of ``reads`` reads around, in this step.
 
         Each node is worked out for all cells before the next one, so that a sum that waits for its last term leaves
-        the others to go on, and what was loaded for all cells is soon done with.  nvcc may put them in another order;
-        where registers are ``crowded`` it works out one cell after the other, unless the warp's lanes meet in between.
+        the others to go on, and what was loaded for all cells is soon done with.  nvcc may put them in another order.
+        Where registers are ``crowded`` it tends to work out one cell after the other, so lanes meet in between.
         """
         cells: list[dict[int, Expr]] = [{} for _ in reads]
         made = 0

@@ -89,6 +89,5 @@ class UpdatePage(Kind):
 
     def seconds(self, cost: Cost) -> float:
         """The time of a call on the grid that the cost is of, which may be one that is tried."""
-        return (self.problem if cost.shape == self.problem.shape else self.problem.at(cost.shape)).seconds(
-            cost, self.kernel.steps
-        )
+        of_update = cost.schedule.op == UpdateProblem.op  # the costs of others know all that their time needs
+        return (self.problem.at(cost.shape) if of_update else self.problem).seconds(cost, self.kernel.steps)
