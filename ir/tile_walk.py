@@ -22,14 +22,15 @@ class Walk(Op):
     what a lane has copied (``scope``: itself alone, its warp, its block), ``read`` has taken the turn's data into
     registers, and before the body.  ``held`` are registers for what it takes.  ``here`` is the first element of the
     turn's slot, where a slot has ``slot`` elements.  ``once`` works out the ``known`` values of all turns, while the
-    first copies are on their way.  ``via``: asynchronously, a group a turn, or through registers.  Warps from number
-    ``late`` on (0: none) fill after the body: of those that share a tensor core some multiply while others copy.
+    first copies are on their way.  ``via``: asynchronously, a group a turn; by bulk copies, whose bytes an mbarrier a
+    slot counts (``bars``, made here, once a block); or through registers.  Warps from number ``late`` on (0: none) fill
+    after the body: of those that share a tensor core some multiply while others copy.
     ``count``: how many turns there are, of ``turns`` at most, where only the block knows.
     From turn ``calm[0]`` on, and before ``calm[1]``, ``inner`` runs in place of the body: a loop of its own between two
     others, so that what only a block's first and last turns need takes no time and no room from the others; ``unroll``
     is of that loop then.
     A ring whose rows the body reads turns later (coefficients of later levels) has so many more slots than ``stages``.
-    Users: stream, patches, column, nm_strips, hybrid.
+    Users: stream, patches, column, slab, nm_strips, hybrid.
     """
 
     turn: Value = bind()
@@ -41,7 +42,8 @@ class Walk(Op):
     calm: tuple[Expr, ...] = operand(default=())
     stages: int = attr()
     scope: str = attr(one_of=("lane", "warp", "block"))
-    via: str = attr(one_of=("cp.async", "ld"))
+    via: str = attr(one_of=("cp.async", "bulk", "ld"))
+    bars: Buffer | None = buffer(writes=True, default=None)
     slot: int = attr(default=0)
     late: int = attr(default=0)
     unroll: int = attr(default=1)
@@ -134,6 +136,10 @@ READS: Final[set[type[Op]]] = {Take}
 @check(Walk)
 def _walk(op: Walk, ctx: Context) -> None:
     ctx.need(op.stages >= 2, f"a ring of {op.stages} slots has none to fill ahead", "take at least 2 stages")
+    ctx.need((op.bars is not None) == (op.via == "bulk"), "bulk copies end on mbarriers, and no others")
+    if op.bars is not None:
+        shared(ctx, op.bars, op.stages, "an mbarrier a slot")
+        ctx.need(op.scope == "block", "bulk copies are waited for by a block")
     ctx.need(op.turns >= 1 and op.turn.lo >= 0 and op.turn.hi == op.turns - 1,
              f"%{op.turn.name} must count {op.turns} turns from 0", "it ends at turns - 1")  # fmt: skip
     ctx.need(len(op.calm) == 2 * bool(op.inner), f"{len(op.calm)} ends of the turns of its inner region",

@@ -76,6 +76,8 @@ def misfit(schedule: StencilSchedule, extents: Sequence[int], shape: Sequence[in
                 return f"{schedule.steps} steps a pass reach {reach} cells on axis {axis}, which has {n} cells"
         elif n < (wide := fused_k(extent, schedule.fuse)):
             return f"fuse={schedule.fuse} makes the stencil {wide} cells wide on axis {axis}, which has {n} cells"
+    if family(schedule).whole_rows and shape[-1] > schedule.cols:
+        return f"cols={schedule.cols}: a block has whole rows, and these have {shape[-1]} cells"
     return None
 
 
@@ -195,6 +197,8 @@ def check(
     fp = Footprint.of(stencil)
     chosen = legalise(schedule, fp.k, fp.axes)
     if reason := misfit(chosen, stencil.weights.shape, shape):
-        raise ScheduleError(reason, hint="lower fuse (or levels), or compile for a larger shape")
+        narrow = family(chosen).whole_rows and shape[-1] > chosen.cols
+        raise ScheduleError(reason, hint="raise cols, or choose another family" if narrow
+                            else "lower fuse (or levels), or compile for a larger shape")  # fmt: skip
     legal(chosen, fp, profile)
     return chosen

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import tile_walk as t
+from .. import warp as w
 from ..expr import FALSE, TRUE, Expr, as_expr
 from ..node import Op
 from .context import Context, rule
@@ -28,6 +29,12 @@ def walk(cx: Context, op: t.Walk) -> None:
         if grouped:
             b.commit()
 
+    if op.bars is not None:
+        with b.if_(cx.tid.eq(0)):
+            for slot in range(op.stages):
+                b.emit(w.MbarInit(op.bars, as_expr(slot), 1))
+            b.fence("mbar_init")
+        b.barrier()
     for i in range(op.stages - 1):
         fetch(as_expr(i))
     cx.all(op.once)
@@ -40,7 +47,11 @@ def walk(cx: Context, op: t.Walk) -> None:
                 (b.sync if op.scope == "warp" else b.barrier)()
             turn_of(turn, reads)
             later = turn + (op.stages - 1)
+            if op.bars is not None:  # loads of the slot's last turn come before the copies that overwrite it
+                b.fence("async")
             cx.guard(cx.warp.lt(op.late) if op.late else TRUE, lambda: fetch(later))
+            if op.bars is not None:
+                b.mbar_wait(op.bars, turn % op.stages, turn // op.stages % 2)
             cx.env[op.turn] = turn
             if op.here is not None:
                 cx.env[op.here] = b.let("here", turn % op.stages * op.slot)

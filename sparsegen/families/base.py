@@ -129,6 +129,8 @@ class StencilFamily(Vocabulary):
     contradictions: Callable[[StencilSchedule], None] | None = None
     #: Whether a pass for the steps that are left over has no more levels than the schedule.
     levels_bound: bool = False
+    #: Whether a block has whole rows of the field, of ``cols`` cells at most.
+    whole_rows: bool = False
     #: Whether fields may be of bytes, which are rounded after each step: so of one step a pass.
     bytes: bool = False
     op: str = "stencil"

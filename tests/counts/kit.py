@@ -57,6 +57,10 @@ FAMILIES: Mapping[tuple[str, int], tuple[str, Sizes, Mapping[str, Sequence[Any]]
         "f64 f32", [(6, 12), (30, 60), (100, 200)],
         {"planes": (1, 2, 4), "lines": (1, 2), "block": ((32, 1), (32, 2), (64, 1))},
     ),
+    ("slab", 3): (
+        "f64 f32", [(6, 12), (30, 60), (60, 128)],
+        {"planes": (1, 2, 4), "lines": (1, 2), "cols": (128,), "warps": (2, 4), "stages": (2, 3)},
+    ),
     ("toeplitz", 1): (
         "f64", [(3000, 40000)], {"fuse": (1, 3, 7), "products": (4, 8), "warps": (1, 2), "stages": (2, 3)}
     ),

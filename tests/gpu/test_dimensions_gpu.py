@@ -41,14 +41,16 @@ def test_one_axis(name: str, line: str, sides: str) -> None:
 @pytest.mark.parametrize("line", ["auto", "direct block=64x4", "column levels=1 lines=4 warps=8",
                                   "column levels=2 lines=2 warps=10",
                                   "column levels=3 lines=2 warps=8 planes=17", "march lines=1",
-                                  "march block=64x2 lines=2"])  # fmt: skip
+                                  "march block=64x2 lines=2", "slab cols=192 lines=2 warps=6",
+                                  "slab cols=256 lines=4 warps=4 planes=9 stages=2"])  # fmt: skip
 @pytest.mark.parametrize("weights", [STAR, CUBE], ids=["star", "cube"])
 def test_three_axes(weights: Any, line: str, sides: str) -> None:
     for shape in ((40, 48, 128), (37, 41, 131)):
         agrees(weights, shape, line, KINDS.get(sides, MIXED), 7)
 
 
-@pytest.mark.parametrize("line", ["column levels=2 lines=2 warps=12", "direct", "march block=32x4 planes=9"])
+@pytest.mark.parametrize("line", ["column levels=2 lines=2 warps=12", "direct", "march block=32x4 planes=9",
+                                  "slab cols=256 lines=3 warps=4"])  # fmt: skip
 def test_single_precision(line: str) -> None:
     agrees(CUBE, (37, 41, 131), line, sg.periodic, 5, "f32")
 

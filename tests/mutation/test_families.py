@@ -60,13 +60,16 @@ LINES = [
     *(f"column levels=2 lines=2 warps=3 planes=17 stages={n}" for n in (2, 3)),
     *(f"layers lines=1 warps=7 planes=17 stages={n}" for n in (2, 3)),
     "march block=32x7 lines=1 planes=17",
+    *(f"slab lines=1 cols=192 warps=6 planes=17 stages={n}" for n in (2, 3)),
     *(f"lowrank tile=16x32 warps=2 stages={n}" for n in (1, 2, 3, 4)),
     "lowrank mma=f64.m8n8k4 fuse=3 tile=16x32 warps=2",
 ]
 #: Families that take fields of one row: the weights' first row, on a row of so many cells.
 ROWS_ONLY, ROW = ("toeplitz",), (1, 2777)
 #: Families that take three axes: a box of weights, on a field with tiles and turns away from every border.
-SPACE_ONLY, SPACE = ("column", "layers", "march"), (17, 7, 131)
+SPACE_ONLY, SPACE = ("column", "layers", "march", "slab"), (17, 7, 131)
+#: Rows of whole pieces, which come by bulk copies.
+EVEN = (17, 7, 128)
 CUBE = np.random.default_rng(4).uniform(0.1, 1.0, (3, 3, 3))
 #: What is asked of weights of a low rank.
 PRODUCT = np.outer(WEIGHTS[0], WEIGHTS[1])
@@ -80,7 +83,7 @@ def made(line: str, boundary: str) -> tuple[Stencil, Program, Field]:
     if line.startswith(ROWS_ONLY):
         weights, shape = WEIGHTS[:1], ROW
     elif line.startswith(SPACE_ONLY):
-        weights, shape = CUBE, SPACE
+        weights, shape = CUBE, EVEN if line.startswith("slab") else SPACE
         sides = sides if isinstance(sides, Side) else {**sides, 2: (neumann, frozen)}
     elif line.startswith("lowrank"):
         weights = PRODUCT
@@ -126,7 +129,8 @@ def test_rings_go_round(line: str) -> None:
     """Each slot of a ring is used again, so that every commit and wait orders something: more turns than stages."""
     _, program, u = made(line, "periodic")
     funcs = kernels(program.warp)
-    ahead = [turns(funcs[symbol], r) for symbol, r in emulate(program, u, checks=()).reports if r.counts.get("cp_wait")]
+    reports = emulate(program, u, checks=()).reports
+    ahead = [turns(funcs[symbol], r) for symbol, r in reports if {"cp_wait", "mbar_arrive"} & set(r.counts)]
     assert ahead and min(ahead) > schedule(line).stages
 
 
@@ -142,6 +146,8 @@ def test_every_family_orders_what_it_shares(line: str) -> None:
                 counts[i] += isinstance(op, kind)
     if line.startswith(("direct", "march")) or "explicit" in line:
         assert counts == [0, 0, 0]
+    elif line.startswith("slab"):  # when mbarriers are there, and when a slot has been read
+        assert counts == [2, 0, 0]
     elif stages == 1:  # a tile of its own: lowrank, and tiled with a wide halo, copy it asynchronously all the same
         together = line.startswith("lowrank") or "fuse=3" in line
         assert counts == ([1, 1, 1] if together else [1, 0, 0])

@@ -45,6 +45,7 @@ FAMILIES: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], Any]] = {
     "stream": ("stream levels=2 cols=4 rows=16", (3, 3), (64, 128), frozen),
     "patches": ("patches levels=2 rows=16", (3, 3), (64, 128), periodic),
     "column": ("column levels=2 lines=2 warps=6 planes=8", (3, 3, 3), (20, 20, 64), frozen),
+    "slab": ("slab lines=2 cols=64 warps=3 planes=4", (3, 3, 3), (20, 20, 60), frozen),
 }
 
 

@@ -31,6 +31,7 @@ from sparsegen.ir import tile_resident as te
 from sparsegen.ir import tile_ring as tx
 from sparsegen.ir import tile_sampled as tp
 from sparsegen.ir import tile_sites as tst
+from sparsegen.ir import tile_slab as tsl
 from sparsegen.ir import tile_smbd as tt
 from sparsegen.ir import tile_softmax as ti
 from sparsegen.ir import tile_strided as tm
@@ -550,6 +551,25 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("vector_block", tm.StorePlanes, {"m": 41}, "are not the 2560 of @y"),
     ("stream", tw.Walk, {"scope": "grid"}, "scope 'grid' is unknown"),
     ("stream", tw.Walk, {"via": "tma"}, "via 'tma' is unknown"),
+    ("stream", tw.Walk, {"via": "bulk"}, "bulk copies end on mbarriers, and no others"),
+    ("slab", tw.Walk, {"scope": "warp"}, "bulk copies are waited for by a block"),
+    ("slab", tw.Walk, {"stages": 4}, "an mbarrier a slot take 4 elements"),
+    ("slab", tsl.FetchSlab, {"at": (as_expr(0),) * 2}, "at of 2 axes"),
+    ("slab", tsl.FetchSlab, {"grid": Grid((20, 20, 60), 60, PERIODIC)}, "sides of 2 axes"),
+    ("slab", tsl.FetchSlab, {"width": 58}, "rows of 60 cells, where a slot's are 58 apart"),
+    ("slab", tsl.FetchSlab, {"vector": 4}, "4 cells at once are neither one nor a piece"),
+    ("slab", tsl.FetchSlab, {"width": 61}, "are no whole pieces of 2"),
+    ("slab", tsl.FetchSlab, {"rows": 9}, "3 slots take 1728 elements"),
+    ("slab", tsl.FetchSlab, {"vector": 1}, "bulk copies are of whole pieces"),
+    ("slab", tsl.FetchSlab, {"rows": 33}, "a warp's lanes copy one each"),
+    ("slab", tsl.SumPlane, {"threads": (2, 32)}, "2 x 32 threads work, the block has 96"),
+    ("slab", tsl.SumPlane, {"threads": (6, 16)}, "16 threads of a row are no whole warps"),
+    ("slab", tsl.SumPlane, {"width": 128}, "32 threads of 2 columns, where rows are 128 apart"),
+    ("slab", tsl.SumPlane, {"lines": 3}, "3 slots take"),
+    ("slab", tsl.SumPlane, {"sums": None}, "2 planes of sums: no registers"),
+    ("slab", tsl.SumPlane, {"keep": ((0, 0),) * 3}, "0 planes of own cells: some registers"),
+    ("slab", tsl.SumPlane, {"taps": (((0, 0), 1.0),)}, r"a tap at \[0, 0\]"),
+    ("slab", tsl.SumPlane, {"vector": 3}, "3 cells at once are neither one nor a piece"),
     ("stream", tw.Walk, {"stages": 1}, "a ring of 1 slots has none to fill ahead"),
     ("stream", tw.Walk, {"stages": 16}, "has 8 stages, its walk 16"),
     ("column", tw.Walk, {"turns": 3}, "must count 3 turns from 0"),

@@ -63,6 +63,10 @@ def columns(draw: st.DrawFn, family: str) -> tuple[Stencil, tuple[int, ...], str
     line = f"{family} lines={draw(st.integers(1, 4))} planes={draw(st.sampled_from(['auto', 3, 7]))}"
     if family == "march":
         line += f" block={draw(st.sampled_from(['32x1', '32x3', '64x1', '64x2']))}"
+    elif family == "slab":
+        threads = draw(st.sampled_from([32, 64, 96]))
+        warps = threads // 32 * draw(st.integers(1, 3))
+        line += f" cols={threads * 16 // DTYPES[dtype].nbytes} warps={warps} stages={draw(st.integers(2, 4))}"
     else:
         line += f" warps={draw(st.integers(2, 8))} stages={draw(st.integers(2, 4))}"
     if family == "column":
@@ -72,7 +76,7 @@ def columns(draw: st.DrawFn, family: str) -> tuple[Stencil, tuple[int, ...], str
     return s, shape, line, (shape[2] + pad[0], shape[2] + pad[1])
 
 
-@given(st.sampled_from(["column", "layers", "march"]).flatmap(columns))
+@given(st.sampled_from(["column", "layers", "march", "slab"]).flatmap(columns))
 def test_columns(case: tuple[Stencil, tuple[int, ...], str, tuple[int, int]]) -> None:
     s, shape, line, pitch = case
     try:
