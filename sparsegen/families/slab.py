@@ -31,7 +31,7 @@ BORDER = {"periodic": 0, "neumann": 0, "dirichlet": 16, "frozen": 16}
 #: Planes after which blocks have drifted so far apart that half of the rows they have in common are read again (of
 #: kernels on one H200); how much longer the memory takes where rows are copied cell by cell, and warp instructions of
 #: 32 such copies.
-DRIFT, ODD, SINGLE = 50.0, 1.15, 20.0
+DRIFT, ODD, SINGLE = 50.0, 1.15, 48.0
 
 
 def numbers(s: StencilSchedule, fp: Footprint) -> Slab:

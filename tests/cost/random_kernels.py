@@ -6,7 +6,7 @@ fit the model; 404, 3669357388, 1361293057, 1641594708 and 3350954841 were predi
 done anew with 404 (PRODUCTS_FITTED); of the seeds after it nothing is in it.  ``data/chosen.csv`` was
 measured so too, for problems that they lack: odd planes (15 random problems of three axes with rows that 16 bytes do
 not divide), one step on large fields, a few schedules of one star on fields of odd and even rows, and
-those of three stars and a box that ``march`` was fitted to.
+those of stars and boxes that ``march`` and ``slab`` were fitted to.
 
 Left out: kernels that spill, tiles and blocks of a field of one row that have more rows than it (no longer searched),
 products with x in rows (the model predicts columns), and of ``column`` what was measured before lanes shared the copies

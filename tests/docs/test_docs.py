@@ -177,7 +177,7 @@ def test_what_a_schedule_takes_is_in_its_document() -> None:
         (s.family, n, dtype)
         for n in (1, 2, 3)
         for dtype in DTYPES
-        for s in candidates(Footprint.of(blur(n, dtype)), load_profile("h200"), (1, 4096) if n == 1 else (4096,) * n, 4)
+        for s in candidates(Footprint.of(blur(n, dtype)), load_profile("h200"), (1, 1024) if n == 1 else (1024,) * n, 4)
     }
     assert said == found
 
