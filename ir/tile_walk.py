@@ -139,7 +139,7 @@ def _walk(op: Walk, ctx: Context) -> None:
     ctx.need((op.bars is not None) == (op.via == "bulk"), "bulk copies end on mbarriers, and no others")
     if op.bars is not None:
         shared(ctx, op.bars, op.stages, "an mbarrier a slot")
-        ctx.need(op.scope == "block", "bulk copies are waited for by a block")
+        ctx.need(op.scope == "block" and not op.late, "bulk copies are waited for by a block, before its body")
     ctx.need(op.turns >= 1 and op.turn.lo >= 0 and op.turn.hi == op.turns - 1,
              f"%{op.turn.name} must count {op.turns} turns from 0", "it ends at turns - 1")  # fmt: skip
     ctx.need(len(op.calm) == 2 * bool(op.inner), f"{len(op.calm)} ends of the turns of its inner region",

@@ -45,13 +45,15 @@ def walk(cx: Context, op: t.Walk) -> None:
                 b.wait(op.stages - 2)
             if op.scope != "lane":
                 (b.sync if op.scope == "warp" else b.barrier)()
-            turn_of(turn, reads)
-            later = turn + (op.stages - 1)
-            if op.bars is not None:  # loads of the slot's last turn come before the copies that overwrite it
+            if op.bars is None:
+                turn_of(turn, reads)
+            else:  # loads of the slot's last turn come before the copies that overwrite it
                 b.fence("async")
+            later = turn + (op.stages - 1)
             cx.guard(cx.warp.lt(op.late) if op.late else TRUE, lambda: fetch(later))
             if op.bars is not None:
                 b.mbar_wait(op.bars, turn % op.stages, turn // op.stages % 2)
+                turn_of(turn, reads)
             cx.env[op.turn] = turn
             if op.here is not None:
                 cx.env[op.here] = b.let("here", turn % op.stages * op.slot)

@@ -64,7 +64,8 @@ class _Plane:
         down, across = cx.place(op.threads)
         self.line = b.let("line", down * op.lines)  # the thread's first output in the tile
         self.row, self.col = b.let("row", y + self.line), b.let("col", across * self.piece)
-        self.slot = b.let("slot", self.turn % op.stages * (op.ring.size // op.stages))
+        slot = (op.threads[0] * op.lines + 2 * self.ry) * op.width
+        self.slot = b.let("slot", self.turn % op.stages * slot)
         _, ny, nx = op.grid.extent
         _, sides_y, sides_x = op.grid.sides
         self.plane = map_index(self.z - self.rz + self.turn, op.grid.extent[0], op.grid.sides[0])

@@ -47,8 +47,8 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     n = numbers(s, fp)
     if not n.legal(s.cols, s.warps):
         raise ScheduleError(
-            f"cols={s.cols}: {n.across} threads of 16 bytes side by side do not share out {s.warps} whole warps",
-            hint=f"make cols a multiple of {32 * n.piece}, and warps one of its {max(1, n.across // 32)}",
+            f"cols={s.cols}: rows of {n.across} threads, 16 bytes each, do not make up {s.warps} warps",
+            hint=f"make cols a multiple of {32 * n.piece}, and warps one of cols / {32 * n.piece}",
         )
     return Geometry(
         fp.k, n.tile[1], s.cols, n.rows, s.cols, s.threads, n.ring * fp.itemsize + s.stages * BAR, per_x=n.piece,

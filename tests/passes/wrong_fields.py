@@ -552,7 +552,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("stream", tw.Walk, {"scope": "grid"}, "scope 'grid' is unknown"),
     ("stream", tw.Walk, {"via": "tma"}, "via 'tma' is unknown"),
     ("stream", tw.Walk, {"via": "bulk"}, "bulk copies end on mbarriers, and no others"),
-    ("slab", tw.Walk, {"scope": "warp"}, "bulk copies are waited for by a block"),
+    ("slab", tw.Walk, {"scope": "warp"}, "bulk copies are waited for by a block, before"),
     ("slab", tw.Walk, {"stages": 4}, "an mbarrier a slot take 4 elements"),
     ("slab", tsl.FetchSlab, {"at": (as_expr(0),) * 2}, "at of 2 axes"),
     ("slab", tsl.FetchSlab, {"grid": Grid((20, 20, 60), 60, PERIODIC)}, "sides of 2 axes"),
