@@ -41,6 +41,7 @@ STENCILS = {
     ("direct", 1): 8, ("direct", 2): 16, ("direct", 3): 12, ("tiled", 1): 10, ("tiled", 2): 30,
     ("stream", 1): 14, ("stream", 2): 24, ("patches", 2): 24, ("column", 3): 30, ("toeplitz", 1): 20,
     ("lowrank", 2): 20, ("stencil2row", 1): 10, ("stencil2row", 2): 30, ("stencil2row", 3): 14,
+    ("layers", 3): 8, ("march", 3): 8, ("slab", 3): 10,
 }  # fmt: skip
 UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS, FOURS = 16, 40, 16, 12, 8, 8, 8, 8, 6
 WINDOWS, SAMPLED, ATTENTION, VECTORS, MAGICUBE, MIXED, UNFUSED, FLOATS, RESIDENT = 8, 18, 10, 12, 8, 10, 8, 10, 12

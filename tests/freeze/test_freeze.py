@@ -38,7 +38,7 @@ def test_every_kind_of_work_and_every_family_is_frozen() -> None:
         "direct", "tiled", "stream", "patches", "column", "toeplitz", "lowrank", "stencil2row", "bitmap",
         "csr", "csr_strip", "nm_lanes", "nm_gather", "nm_decode", "nm_outer", "nm_24", "nm_strips",
         "nm_windows", "strips", "gather", "fused", "vector_strip", "vector_gather", "vector_block",
-        "hybrid", "blocked_ell", "unfused", "smbd", "bitmap_block",
+        "hybrid", "blocked_ell", "unfused", "smbd", "bitmap_block", "layers", "march", "slab",
     }  # fmt: skip
     assert {case["kind"] for case, _ in CASES} == {"stencil", "update", "spmm", "sddmm", "attention"}
     assert {case["schedule"].split()[0] for case, _ in CASES if case["kind"] == "update"} == {"direct", "stream"}
