@@ -24,7 +24,9 @@ PEERS: Final = "peers.json"
 #: The GPU of the committed results.
 DEVICE: Final = "h200"
 #: Sizes of fields, and of products with their share of zeros, of kernels in the fit.
-FIELDS: Final = frozenset([(10240, 10240), (10007, 9999), (256, 256, 256), (512, 512, 512), (768, 768, 768)])
+FIELDS: Final = frozenset([
+    (10240, 10240), (10007, 9999), (256, 256, 256), (512, 512, 512), (768, 768, 768), (1024, 1024, 1024)
+])  # fmt: skip
 PRODUCTS: Final = frozenset([
     ((4096, 4096, 16), 0.6), ((8192, 8192, 16), 0.6), ((21504, 7168, 16), 0.6), ((28672, 8192, 1), 0.6),
     ((28672, 8192, 4), 0.6), ((28672, 8192, 8), 0.6), ((28672, 8192, 16), 0.5), ((28672, 8192, 16), 0.6),
