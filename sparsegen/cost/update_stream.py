@@ -1,9 +1,11 @@
 """The predicted time of a pass of an update in ``stream``: several time steps while rows walk through registers.
 
-    time = launch + |sqrt(memory² + fetch²), |fma, alu, mufu, shared, issue + wait, depend + wait||
+    time = launch + |sqrt(memory² + fetch²), fma, alu, mufu, shared, |issue, alone| + wait, depend + wait|
 
-where |…| is a norm of a high order: a little more than the longest of what overlaps.  Bytes, operations and rows are
-counted from the formula and the schedule; the figures named fitted are of 270 kernels of six updates on one H100.
+where |…| is a norm of a high order: a little more than the longest of what overlaps.  Of a low one is that of what a
+sub-core issues and of what a warp takes alone: as many warps as fill a sub-core wait for one another and for
+themselves (a closed queue with delays; Lazowska et al., Quantitative System Performance, 1984).  Bytes, operations and
+rows are counted from the formula and the schedule; the figures named fitted are of 1064 kernels of random updates.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ REASONS: Final[dict[str, str]] = {
     "mufu": "its divisions, roots and functions, as first estimated",
     "shared": "rows through the rings, those that wait once a level, and columns between lanes",
     "issue": "warp instructions, one a clock and sub-core; more where a turn's code is longer than the cache for it",
+    "alone": "a warp's own instructions, those of f64 two clocks each, where few other warps fill the time",
     "depend": "a warp's own steps, one after the other, where few other warps fill the time between instructions",
     "wait": "divisions, roots and functions that a warp waits for, with nothing to overlap with",
     "fetch": "a row that is fetched ahead is waited for where few rows are under way",
@@ -49,15 +52,15 @@ SYMBOLS: Final[dict[str, str]] = {
     "moves": "rows that move on in registers a level", "stages": "rows under way",
 }  # fmt: skip
 #: Fitted: warp instructions of a turn besides its arrays, of each 16 bytes of a lane that are read, and written.
-TURN, READ, WRITTEN = 12.0, 13.6, 13.9
+TURN, READ, WRITTEN = 10.4, 13.7, 12.5
 #: Fitted: share of the moves of rows that are instructions, unless the turns written out are as many as rows are kept.
-MOVES: Final = 0.69
+MOVES: Final = 0.78
 #: Fitted: instructions of a turn that are at hand at once, and how much longer others take at most.
-AT_HAND, FROM_AFAR = 2270.0, 1.25
+AT_HAND, FROM_AFAR = 2280.0, 1.17
 #: Fitted: bytes of shared memory's bandwidth that a byte between lanes takes.
-SHUFFLE: Final = 1.9
-#: Fitted: the order of the norm.
-ORDER: Final = 4.7
+SHUFFLE: Final = 1.93
+#: Fitted: the orders of the norm of what overlaps, and of what warps issue together and each alone.
+ORDER, ALONE = 5.8, 2.8
 #: Comparisons and choices a clock and SM, estimates of a division or root (CUDA C++ Programming Guide, arithmetic).
 ALU, MUFU = 64, 16
 #: 32-bit registers of a thread besides rows that it keeps, and of each array (addresses).
@@ -162,6 +165,7 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "mufu": cells * v.MUFU / MUFU,
         "shared": scale * v.warps * 32 * v.s * moved / v.bw_S,
         "issue": even * v.warps * issued / v.sub * far,
+        "alone": scale / b * (issued + v.T * v.cols * v.FMA * (32 * v.sub / v.fma_rate - 1)),
         "depend": scale / b * v.T * (v.FMA + v.ALU) * DEPEND,
         "wait": scale / b * v.T * v.cols * v.MUFU * v.deep,
         "fetch": (1 + (terms.LOADED - 1) * v.miss) * v.lat * scale / ((v.stages - 1) * b),
@@ -169,7 +173,8 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
     }
     memory = (a.max(terms.STATIC * found["hbm"], found["l2"]) ** 2 + found["fetch"] ** 2) ** 0.5
     others = [found[name] for name in ("fma", "alu", "mufu", "shared")]
-    others += [found[name] + found["wait"] for name in ("issue", "depend")]
+    issue = (found["issue"] ** ALONE + found["alone"] ** ALONE) ** (1 / ALONE)
+    others += [busy + found["wait"] for busy in (issue, found["depend"])]
     return v.launch + sum((t**ORDER for t in others), memory**ORDER) ** (1 / ORDER), found
 
 

@@ -44,12 +44,12 @@ SYMBOLS: Final[dict[str, str]] = {
 }  # fmt: skip
 #: Share of a launch that a pass takes besides its start.  Fitted: clocks between two blocks that start on an SM, and
 #: the share of the lines of L1 that are in the way of others.
-STARTS, BLOCK, LINES = 0.19, 60.0, 0.57
+STARTS, BLOCK, LINES = 0.19, 83.0, 0.57
 #: Fitted: warp instructions issued for each operation that is counted, the clocks that a warp takes for one where no
 #: others fill them, and the share of the latencies of divisions, roots and functions that it waits for.
-ISSUED, CHAIN, DEEP = 0.36, 3.05, 0.8
+ISSUED, CHAIN, DEEP = 0.37, 2.96, 0.83
 #: Fitted: the orders of the norms of units, and of memory, blocks and work.
-ORDER, APART = 1.4, 1.8
+ORDER, APART = 1.39, 1.79
 #: Share of L2 that fields may take and stay there.
 L2_SHARE: Final = 0.7
 

@@ -14,7 +14,9 @@ fields on an H200, at 908f6db) was predicted before.  Its updates and those of t
 and the fastest kernels of each family and some more of ``column``, when the cells of a thread went through the formula
 together; to all updates ``column`` and ``tiled`` were then fitted anew.  The eleventh here (all 60 problems but the one
 whose choice spills, on an H200, at 7e2056b) was predicted before; to it and all others ``tiled`` was fitted again.  The
-twelfth (all 60 problems but the two whose choice spills, on an H200, at 0fe5eb2) was predicted before.
+twelfth (all 60 problems but the two whose choice spills, on an H200, at 0fe5eb2) was predicted before.  Since then a
+warp of ``stream`` that is alone takes its instructions one after the other; with that ``stream`` and ``tiled`` were
+fitted to all.  A fit without the last two seeds takes a seventh off the squares of their regrets, too.
 Of windows of three axes those are not there that have planes that no step makes any more, and of ``resident`` those
 whose blocks exchange whole lines, which are records now; nor the six problems of which one of these was the fastest.
 ``stream`` was measured of the first three when every turn of it still chose for the ends of rows: of updates with
@@ -62,12 +64,12 @@ MEDIAN = {
     "stencil stencil2row": 0.13, "stencil lowrank": 0.1,
 }  # fmt: skip
 #: The problems above the bar, and at most how far: fields by ``column``, for which two steps a pass were faster than
-#: three, one than two, and more rows a thread than fewer; one by ``stream`` in short walks, which is faster by
-#: ``direct``; one by ``tiled`` of six rows a thread, where four were faster; a small field by ``tiled`` in few blocks,
-#: where ``resident`` was faster, and one by ``resident``, where ``tiled`` was.
+#: three, one than two, and more rows a thread than fewer; one by ``tiled`` of six rows a thread, where four were
+#: faster; a small field by ``tiled`` in few blocks, where ``resident`` was faster, and one by ``resident``, where
+#: ``tiled`` was.
 MISSED = {
     ("923301535", "u28"): 1.22, ("1656463799", "u20"): 1.29, ("2850760943", "u12"): 1.35, ("2850760943", "u30"): 1.24,
-    ("2850760943", "u14"): 1.7, ("2850760943", "u10"): 1.38, ("2788990848", "s15"): 1.23, ("1656463799", "s15"): 1.2,
+    ("2850760943", "u10"): 1.38, ("2788990848", "s15"): 1.23, ("1656463799", "s15"): 1.2,
 }  # fmt: skip
 
 
