@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from sparsegen.cost.devices import AMPERE
 from sparsegen.families.base import MAX_REGISTERS, Geometry, family, fused_k, takers
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
@@ -68,6 +69,11 @@ def _divisors(schedule: StencilSchedule, steps: int) -> Iterator[int]:
             yield fuse
 
 
+def too_long(schedule: StencilSchedule, shape: Sequence[int]) -> bool:
+    """Whether rows are longer than those of a family whose blocks have whole ones."""
+    return family(schedule).whole_rows and shape[-1] > schedule.cols
+
+
 def misfit(schedule: StencilSchedule, extents: Sequence[int], shape: Sequence[int]) -> str | None:
     """Why one pass on a stencil of these extents does not fit the shape (it is wrapped or mirrored in one piece)."""
     for axis, (n, extent) in enumerate(zip(shape, extents, strict=True)):
@@ -76,7 +82,7 @@ def misfit(schedule: StencilSchedule, extents: Sequence[int], shape: Sequence[in
                 return f"{schedule.steps} steps a pass reach {reach} cells on axis {axis}, which has {n} cells"
         elif n < (wide := fused_k(extent, schedule.fuse)):
             return f"fuse={schedule.fuse} makes the stencil {wide} cells wide on axis {axis}, which has {n} cells"
-    if family(schedule).whole_rows and shape[-1] > schedule.cols:
+    if too_long(schedule, shape):
         return f"cols={schedule.cols}: a block has whole rows, and these have {shape[-1]} cells"
     return None
 
@@ -167,7 +173,7 @@ def legal(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> No
             hint="choose direct, with fuse=1",
         )
     g = geometry(s, fp)
-    if s.stages > 1 and device.compute_capability < (8, 0):
+    if s.stages > 1 and device.compute_capability < AMPERE:
         raise ScheduleError(
             f"stages={s.stages} copies with cp.async, which needs sm_80; {device.name} is {device.arch}",
             hint="choose direct or tiled" if s.rules.by_name["stages"].low > 1 else "set stages=1",
@@ -197,8 +203,7 @@ def check(
     fp = Footprint.of(stencil)
     chosen = legalise(schedule, fp.k, fp.axes)
     if reason := misfit(chosen, stencil.weights.shape, shape):
-        narrow = family(chosen).whole_rows and shape[-1] > chosen.cols
-        raise ScheduleError(reason, hint="raise cols, or choose another family" if narrow
+        raise ScheduleError(reason, hint="raise cols, or choose another family" if too_long(chosen, shape)
                             else "lower fuse (or levels), or compile for a larger shape")  # fmt: skip
     legal(chosen, fp, profile)
     return chosen

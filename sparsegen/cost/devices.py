@@ -20,6 +20,8 @@ else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
 PROFILES = Path(__file__).parent / "profiles"
+#: Compute capabilities of the first GPUs with ``cp.async``, and with bulk copies, tensor copies and warpgroups.
+AMPERE, HOPPER = (8, 0), (9, 0)
 
 #: Share of L2 up to which what a kernel moves stays there whole from call to call, and from which nothing of it does;
 #: share of a launch that is left of one in a CUDA graph of many.  Fitted on one H200.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import AMPERE, DeviceProfile
 from sparsegen.ir.numbers.arithmetic import up
 
 # The same for every compute capability from 7.5 on: CUDA C++ Programming Guide, "Compute Capabilities"; granularity:
@@ -53,7 +53,7 @@ def occupancy(registers: int, shared: int, threads: int, device: DeviceProfile) 
     """
     warps = max(1, -(-threads // 32))
     per_warp = up(registers * 32, REGISTER_STEP)
-    step = 128 if device.compute_capability >= (8, 0) else 256
+    step = 128 if device.compute_capability >= AMPERE else 256
     allocated = up(shared + device.smem_sm - device.smem_block, step)
     fits: dict[str, int] = {"threads": device.max_threads_sm // (warps * 32), "blocks": device.max_blocks_sm}
     if threads > THREADS_A_BLOCK:

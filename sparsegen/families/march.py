@@ -71,14 +71,18 @@ def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile)
         )
 
 
+def even_planes(shape: tuple[int, ...], g: Geometry, slots: int, most: int) -> int:
+    """Planes of a block: chunks as equal as can be, of ``most`` if these are enough for ``slots`` blocks at a time."""
+    across = -(-shape[1] // g.rows) * -(-shape[2] // g.cols)
+    most = max(LEAST, min(most, shape[0] * across // (WAVES * slots)))
+    return -(-shape[0] // -(-shape[0] // most))
+
+
 def filled(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int) -> StencilSchedule:
     """``planes=auto``: chunks of planes, as equal as can be, fewer where the blocks would not keep the GPU busy."""
     if s.planes is not None:
         return s
-    g = geometry(s, fp)
-    across = -(-shape[1] // g.rows) * -(-shape[2] // g.cols)
-    most = max(LEAST, min(PLANES, shape[0] * across // (WAVES * slots)))
-    return s.but(planes=-(-shape[0] // -(-shape[0] // most)))
+    return s.but(planes=even_planes(shape, geometry(s, fp), slots, PLANES))
 
 
 def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from sparsegen.cost.conflicts import fragment_degree, store_degree
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import HOPPER, DeviceProfile
 from sparsegen.families.base import ALIGN, FUSE, STAGES, WARPS, Geometry, Num, StencilFamily, Work, fused_k, rounds
 from sparsegen.families.mma import check_mma, mma_values, mma_word, narrowing
 from sparsegen.footprint import Footprint
@@ -175,7 +175,7 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
         "H": g.halo_planes,
         "small": g.points,
         "reload": g.halo_planes if g.points or g.halo_planes * g.depth // 2 * g.n_tiles > g.fragments else 0,
-        "branch": 0.0 if s.dirty or device.compute_capability >= (9, 0) else BRANCH,
+        "branch": 0.0 if s.dirty or device.compute_capability >= HOPPER else BRANCH,
         "lat_table": LUT_WAIT if s.stages > 1 else LUT_WAIT_FAR,
         "rounds": rounds(elements, IN_FLIGHT_SHARED) if s.stages > 1 else rounds(elements),
         "d_load": fragment_degree(g.stride_ab) if f64 else 1.0,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import AMPERE, DeviceProfile
 from sparsegen.families.base import (
     COPY_WAVES,
     FUSE,
@@ -53,7 +53,7 @@ def together(s: StencilSchedule, g: Geometry, device: DeviceProfile) -> bool:
 
     Wide halos gain by it (49 points: 490 against 700 us on the H200), a halo of one cell does not (448 against 414).
     """
-    return s.stages == 1 and g.radius > 1 and device.compute_capability >= (8, 0)
+    return s.stages == 1 and g.radius > 1 and device.compute_capability >= AMPERE
 
 
 def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.arithmetic import ARRAYS, Arithmetic
 from sparsegen.cost.cost import Cost, Law
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import HOPPER, DeviceProfile
 from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.op_spmm import SLAB, STRIP
 from sparsegen.products.geometry import Geometry, Schedules, geometry
@@ -130,7 +130,7 @@ DENSE_START, DENSE_SHARE = 11.03, 1.18
 WALK_FROM, WALK, WALK_ASKEW, WALK_WIDE = 512, (2.5, 8.7, 2), (15.0, 14.0, 1), (30.0, 3.5, 1)
 #: From Hopper on the library multiplies by warpgroups, faster than one mma is after another: multiply-adds of 16-bit
 #: numbers of an SM a clock (H100 whitepaper: 989 TFLOP/s by 132 SMs at 1.83 GHz; 4096^3 took 163 us, predicted 175).
-HOPPER, WARPGROUP = (9, 0), 2048
+WARPGROUP = 2048
 #: Clocks that its multiply-adds of f32 take on CUDA cores, over the fewest, and how many columns of x a block has there
 #: at least, used or not, of eight or more (82 products of 32 columns on one H200: within 10 % in the median).
 DENSE_CORES, DENSE_COLS_F32 = 1.13, 48

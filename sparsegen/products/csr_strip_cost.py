@@ -16,12 +16,12 @@ import numpy as np
 
 from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import HOPPER, DeviceProfile
 from sparsegen.cost.occupancy import occupancy
 from sparsegen.ir.numbers.mixed import sums_pitch
 from sparsegen.ir.numbers.resident import PIECE, WIDTHS, padded_rows, pieces
 from sparsegen.products import gather_cost
-from sparsegen.products.cost import HOPPER, in_the_way, multiply, nbytes, rate
+from sparsegen.products.cost import in_the_way, multiply, nbytes, rate
 from sparsegen.products.csr_strip import cut_of, filled, spare
 from sparsegen.products.ragged import Ragged
 from sparsegen.schedule import Schedule

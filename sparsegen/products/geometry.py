@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from sparsegen.cost.arithmetic import ARRAYS, NUMBERS
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import AMPERE, HOPPER, DeviceProfile
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.bitmap import CHUNK, INDEX, MASKS, lane_sums
 from sparsegen.ir.numbers.experts import TASK
@@ -24,10 +24,7 @@ SPARE: Final = 3
 #: more (it takes up to 15 more where they are free).
 OTHER_REGISTERS: Final = 44
 MAX_REGISTERS: Final = 255
-#: Asynchronous copies and the mma need this compute capability; bulk copies into shared memory this one.
-NEEDS: Final = (8, 0)
-BULK: Final = (9, 0)
-#: So does the conversion of e4m3 to f16.
+#: The conversion of e4m3 to f16 needs this compute capability.
 WIDENS: Final = (8, 9)
 #: mma shape -> the type of weights that it multiplies; ``none``: multiply-adds on the CUDA cores, one column.
 MMA: Final[dict[str, str]] = {"f16.m16n8k16": "f16", "bf16.m16n8k16": "bf16", "none": ""}
@@ -101,7 +98,7 @@ def geometry(p: BitmapNumbers, s: SpmmSchedule | Schedules, device: DeviceProfil
     room = fine + (coarse - fine) * (slots * (s.rows * TILE_BYTES + coarse + 8) <= device.smem_block)
     shared = (
         a.max(slots * (s.rows * TILE_BYTES + room), warps * s.rows * each * 128)
-        + 8 * slots * (device.compute_capability >= BULK)  # barriers
+        + 8 * slots * (device.compute_capability >= HOPPER)  # barriers
         + 4 * (s.splits > 1)
         + 4 * TASK * (p.experts > 0)
     )
@@ -153,10 +150,9 @@ def _rules(
 ) -> Iterator[tuple[Any, Callable[[], ScheduleError]]]:
     """What a schedule must not do, and what is told if it does: the first that applies."""
     yield (
-        device.compute_capability < NEEDS,
+        device.compute_capability < AMPERE,
         lambda: ScheduleError(
-            f"bitmap schedules copy asynchronously, which needs sm_{NEEDS[0]}{NEEDS[1]}; "
-            f"{device.name} is {device.arch}",
+            f"bitmap schedules copy asynchronously, which needs sm_80; {device.name} is {device.arch}",
             hint="choose such a device, or schedule='dense' on torch or CuPy arrays",
         ),
     )

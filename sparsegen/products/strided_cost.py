@@ -13,13 +13,12 @@ from typing import Any, Final, NamedTuple
 
 from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import HOPPER, DeviceProfile
 from sparsegen.cost.occupancy import occupancy
 from sparsegen.ir.numbers.strided import MEET, Planes, stride, tile_words, turned
 from sparsegen.ir.numbers.vectors import digits
 from sparsegen.ir.types import DTYPES
 from sparsegen.products import strided, vectors_cost
-from sparsegen.products.cost import HOPPER
 from sparsegen.products.vectors import VectorNumbers
 from sparsegen.products.vectors_cost import NEXT, rate
 from sparsegen.schedule import Schedule

@@ -14,11 +14,10 @@ from typing import Any, Final, NamedTuple
 
 from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import HOPPER, DeviceProfile
 from sparsegen.products import attention_cost, sddmm_gather_cost, strided_cost
 from sparsegen.products.attention import AttentionNumbers
 from sparsegen.products.attention_cost import JOIN, NEXT, quantising, rate
-from sparsegen.products.cost import HOPPER
 from sparsegen.products.sddmm_cost import NEXT as APART
 from sparsegen.products.unfused import BLOCK, Products
 from sparsegen.schedule import Schedule

@@ -15,13 +15,13 @@ from typing import Any, Final, NamedTuple
 
 from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import HOPPER, DeviceProfile
 from sparsegen.cost.occupancy import occupancy
 from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.resident import WIDTHS, padded_rows
 from sparsegen.ir.numbers.vectors import PIECE, Sums, digits
 from sparsegen.ir.types import DTYPES
-from sparsegen.products.cost import HOPPER, in_the_way
+from sparsegen.products.cost import in_the_way
 from sparsegen.products.vectors import VectorNumbers
 from sparsegen.schedule import Schedule
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import AMPERE, HOPPER, DeviceProfile
 from sparsegen.families.attention import AttentionFamily
 from sparsegen.formats.bcrs import Bcrs
 from sparsegen.formats.matrix import SparseMatrix
@@ -36,7 +36,6 @@ WARPS: Final = (8, 12, 16, 24, 32)
 SIZES: Final = (224 << 10, 192 << 10, 128 << 10, 96 << 10, 64 << 10, 40 << 10)
 #: Groups of rows that are tried: so many blocks an SM in all, or fewer.
 WAVES: Final = (1, 2)
-AMPERE, HOPPER = (8, 0), (9, 0)
 _TASKS: Final = (
     "records of four, for each of {parts} parts of the keys and {groups} groups of rows {warps} side by side: a vector "
     "row, its first block of {keys} keys in the part, the one after its last, and 0; the longest first (records in "

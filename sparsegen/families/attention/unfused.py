@@ -12,7 +12,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import HOPPER, DeviceProfile
 from sparsegen.families.attention import AttentionFamily
 from sparsegen.families.sddmm.gather import FAMILY as GATHER
 from sparsegen.families.sddmm.gather import TRIED, WARPS
@@ -27,7 +27,6 @@ from sparsegen.ir.numbers.strided import WIDTHS
 from sparsegen.ir.passes.decompose import Decompose
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.products.attention import AttentionNumbers
-from sparsegen.products.cost import HOPPER
 from sparsegen.products.sampled_lists import filled_columns
 from sparsegen.products.sddmm_gather_cost import shape_of as scores_shape
 from sparsegen.products.strided_cost import shape_of as values_shape

@@ -7,17 +7,15 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import AMPERE, HOPPER, DeviceProfile
 from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.products import sampled_lists
-from sparsegen.products.cost import HOPPER
 from sparsegen.products.sddmm import SddmmNumbers
 from sparsegen.products.weights import Prepared
 from sparsegen.schedule import Schedule, Word, switch
 from sparsegen.sizes import MAX_CELLS
 
-AMPERE: Final = (8, 0)
 #: The word of all families: launches begin while the ones before end.
 OVERLAP: Final = Word("overlap", switch)
 

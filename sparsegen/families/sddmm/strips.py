@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import HOPPER, DeviceProfile
 from sparsegen.cost.occupancy import room
 from sparsegen.families.sddmm import OVERLAP, SampledFamily
 from sparsegen.ir.errors import ScheduleError
@@ -17,7 +17,6 @@ from sparsegen.ir.numbers.sampled import GROUP, STRIPS, TILE
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.tile_tasks import RECORD
 from sparsegen.products import sampled_lists
-from sparsegen.products.cost import HOPPER
 from sparsegen.products.sddmm import SddmmNumbers
 from sparsegen.products.sddmm_cost import Shape, cuts, price, shape_of
 from sparsegen.products.weights import Prepared

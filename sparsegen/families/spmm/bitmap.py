@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparsegen.choose import Options, Rejected
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import HOPPER, DeviceProfile
 from sparsegen.families.spmm import ProductFamily
 from sparsegen.formats.bitmap import tiled
 from sparsegen.ir.errors import ScheduleError
@@ -20,18 +20,7 @@ from sparsegen.ir.kernels.bitmap import Bitmap
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.passes.pipeline import Pipeline
 from sparsegen.products.cost import cost, times
-from sparsegen.products.geometry import (
-    BULK,
-    COLUMNS,
-    MMA,
-    Geometry,
-    Schedules,
-    geometry,
-    illegal,
-    legal,
-    refusal,
-    space,
-)
+from sparsegen.products.geometry import COLUMNS, MMA, Geometry, Schedules, geometry, illegal, legal, refusal, space
 from sparsegen.products.product import MAX_ROWS, BitmapNumbers
 from sparsegen.products.weights import Prepared
 from sparsegen.registry import register
@@ -174,7 +163,7 @@ class BitmapFamily(ProductFamily):
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The kernel, and its ring."""
         s, g = schedule, geometry(problem.facts, schedule, device)  # type: ignore[arg-type]
-        bulk = device.compute_capability >= BULK
+        bulk = device.compute_capability >= HOPPER
         across, down = s.warps
         kernel = Bitmap(s.mma, s.cols, across, down, s.rows, g.groups, s.splits, g.chunks, bulk, g.resident)
         return [kernel, Pipeline(s.stages)]

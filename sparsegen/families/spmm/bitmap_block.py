@@ -10,7 +10,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import HOPPER, DeviceProfile
 from sparsegen.cost.occupancy import room
 from sparsegen.families.spmm.bitmap import FAMILY as BITMAP
 from sparsegen.families.spmm.listed import ListedFamily
@@ -22,7 +22,6 @@ from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.warp_cluster import SIZES
 from sparsegen.products.bitmap_block import Shape, deepest, least, shape_of
 from sparsegen.products.bitmap_block_cost import price
-from sparsegen.products.cost import HOPPER
 from sparsegen.products.geometry import MAX_REGISTERS
 from sparsegen.products.product import BitmapNumbers
 from sparsegen.products.weights import Prepared

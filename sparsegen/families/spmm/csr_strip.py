@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import AMPERE, HOPPER, DeviceProfile
 from sparsegen.cost.occupancy import room
 from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
@@ -19,7 +19,6 @@ from sparsegen.ir.kernels.csr_strip import CsrStrip
 from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.resident import PIECE, WIDTHS
 from sparsegen.ir.passes.manager import Pass
-from sparsegen.products.cost import HOPPER
 from sparsegen.products.csr_strip import cuts, filled, places, records, values
 from sparsegen.products.csr_strip_cost import Shape, price, shape_of
 from sparsegen.products.ragged import Ragged
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 WARPS, GROUPS, UNROLL, BLOCKS = (8, 16, 32), (1, 2, 4), (4, 8), (66, 132, 264, 528)
 LANES: Final = 32
 MAX_WARPS: Final = 32
-AMPERE: Final = (8, 0)
 _PLACES: Final = (
     "where in a strip the row of x of each entry begins, in pieces of 16 bytes, {each} for each row; "
     "rows of entries are filled up to multiples of {unroll} by the row of zeros behind the strip ({file})"

@@ -14,7 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import AMPERE, HOPPER, DeviceProfile
 from sparsegen.cost.occupancy import room
 from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
@@ -24,7 +24,6 @@ from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.mixed import PIECE, ROWS, TILES, fits, groups_of, passes
 from sparsegen.ir.numbers.strips import COLS, LEAST, MOST_ROWS, sums
 from sparsegen.ir.passes.manager import Pass
-from sparsegen.products.cost import HOPPER
 from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, images, pieces, records, rounded, spans, tiles
 from sparsegen.products.hybrid_cost import Shape, price, shape_of
 from sparsegen.products.tiling import expected, tiling
@@ -50,7 +49,6 @@ FEW: Final = 4096
 #: Sums of a lane at most, and bytes of rows of x on their way to it.
 MOST_SUMS, MOST_BYTES = 64, 64
 MAX_WARPS: Final = 32
-AMPERE: Final = (8, 0)
 _SPANS: Final = "of each band, {high} dense tiles high, its first turn and the one after its last (spans in {file})"
 _RECORDS: Final = (
     "of each row of each band, {high} dense tiles high: which row of W it is, its first entry outside of dense tiles, "

@@ -9,14 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import HOPPER, DeviceProfile
 from sparsegen.cost.occupancy import least_shared
 from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_lanes import NmLanes
 from sparsegen.ir.numbers.nm import LANES
 from sparsegen.ir.passes.manager import Pass
-from sparsegen.products.cost import HOPPER
 from sparsegen.products.nm import NmNumbers, packed_offsets, packed_values
 from sparsegen.products.nm_cost import Shape, price, shape_of
 from sparsegen.products.weights import Prepared

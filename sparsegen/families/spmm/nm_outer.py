@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import AMPERE, DeviceProfile
 from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_outer import NmOuter
@@ -102,7 +102,7 @@ class NmOuterFamily(ListedFamily):
                 f"nm_outer multiplies {HIGH} rows that share their columns; W's vectors have {facts.pattern[2]}",
                 hint=f"take nm_lanes, or prune vectors of a multiple of {HIGH} rows",
             )
-        if device.compute_capability < (8, 0):
+        if device.compute_capability < AMPERE:
             return ScheduleError(
                 f"nm_outer copies asynchronously, which {device.name} ({device.arch}) does not", hint="take nm_lanes"
             )

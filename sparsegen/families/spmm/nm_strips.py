@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import AMPERE, DeviceProfile
 from sparsegen.cost.occupancy import room
 from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
@@ -35,7 +35,6 @@ WARPS: Final = ((2, 1), (4, 1), (8, 1), (2, 2), (4, 2), (8, 2), (16, 1))
 STAGES: Final = (2, 3, 4, 6)
 #: Sums of a lane at most: with its fragments and addresses they fill its registers.
 MOST_SUMS: Final = 128
-AMPERE: Final = (8, 0)
 #: Columns that a list of 16-bit numbers can name.
 MOST_COLUMNS: Final = 1 << 16
 MAX_WARPS: Final = 32

@@ -11,10 +11,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import AMPERE, DeviceProfile
 from sparsegen.cost.occupancy import room
 from sparsegen.families.spmm.listed import ListedFamily
-from sparsegen.families.spmm.vectors import AMPERE
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.smbd import Smbd
 from sparsegen.ir.numbers.smbd import COLS, WARPS

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import HOPPER, DeviceProfile
 from sparsegen.cost.occupancy import room
 from sparsegen.families.spmm.vectors import MAX_WARPS, VALUES, StepFamily, cuts
 from sparsegen.ir.errors import ScheduleError
@@ -21,7 +21,6 @@ from sparsegen.ir.numbers.vectors import STEP
 from sparsegen.ir.passes.decompose import Decompose
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.tile_vectors import PARTS
-from sparsegen.products.cost import HOPPER
 from sparsegen.products.vectors import VectorNumbers, cut_in_lists, places, tasks
 from sparsegen.products.vectors_cost import Shape, price, shape_of
 from sparsegen.products.weights import Prepared

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import AMPERE, DeviceProfile
 from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import ScheduleError
@@ -19,7 +19,6 @@ from sparsegen.products.vectors_cost import mma_of, sums_of
 from sparsegen.products.weights import Prepared
 from sparsegen.schedule import Schedule
 
-AMPERE: Final = (8, 0)
 MAX_WARPS: Final = 32
 _VALUES: Final = (
     "words of the values: of each step of 32 vectors and each digit the second operand of an mma, lane by lane (values "

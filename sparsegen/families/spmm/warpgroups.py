@@ -8,11 +8,10 @@ from itertools import product
 from typing import Any, ClassVar
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import HOPPER, DeviceProfile
 from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.groups import COLS, LEAST
-from sparsegen.products.cost import HOPPER
 from sparsegen.products.gather_cost import Shape
 from sparsegen.products.nm import NmNumbers
 from sparsegen.schedule import Schedule, SpmmSchedule, Word, integer

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import AMPERE, DeviceProfile
 from sparsegen.dsl.update import Update
 from sparsegen.registry import families
 from sparsegen.schedule import Schedule, UpdateSchedule, Vocabulary
@@ -45,7 +45,7 @@ class UpdateFamily(Vocabulary):
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
     ) -> tuple[str, str] | None:
         """What only this family asks, as ``refused`` says it."""
-        if self.pieces and device.compute_capability < (8, 0):
+        if self.pieces and device.compute_capability < AMPERE:
             return f"{self.name} copies with cp.async, which needs sm_80; {device.name} is {device.arch}", "take direct"
         return None
 

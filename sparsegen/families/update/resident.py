@@ -8,7 +8,7 @@ from math import inf, prod
 from typing import TYPE_CHECKING
 
 from sparsegen.cost.cost import Cost
-from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.devices import AMPERE, DeviceProfile
 from sparsegen.cost.update_resident import cost, least, numbers, registers, shared
 from sparsegen.cost.update_windows import arrays, differ, on_three, reach, wraps
 from sparsegen.dsl.update import Update
@@ -58,7 +58,7 @@ class ResidentUpdate(UpdateFamily):
     def misfit(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
     ) -> tuple[str, str] | None:
-        if device.compute_capability < (8, 0):
+        if device.compute_capability < AMPERE:
             return f"resident was written for sm_80 and newer; {device.name} is {device.arch}", "take direct"
         if not device.cooperative:
             return f"{device.name} cannot be made to run all blocks of a launch at the same time here", "take tiled"
