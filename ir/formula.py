@@ -170,8 +170,14 @@ def contract(code: Code, results: tuple[int, ...]) -> tuple[Code, tuple[int, ...
     return live(tuple(graph.nodes), tuple(places[r] for r in results))
 
 
-def problem(code: Code, results: tuple[int, ...], levels: Mapping[str, int], ndim: int) -> str | None:
-    """What is wrong with a formula over parameters of so many time levels on ``ndim`` axes; None if nothing is."""
+def problem(
+    code: Code, results: tuple[int, ...], levels: Mapping[str, int], ndim: int, *, others: int = 0
+) -> str | None:
+    """What is wrong with a formula over parameters of so many time levels on ``ndim`` axes; None if nothing is.
+
+    Parameters that ``levels`` does not name have ``others`` levels: 1 where they are coefficients, 0 where there are
+    none.
+    """
     for place, node in enumerate(code):
         where = f"node {place} of the formula, {node}"
         op, *args = node or ("",)
@@ -179,8 +185,9 @@ def problem(code: Code, results: tuple[int, ...], levels: Mapping[str, int], ndi
             if [type(a) for a in args] != [str, int, tuple] or not all(type(o) is int for o in cast("Offset", args[2])):
                 return f"{where}: a read has a parameter, a level and an offset"
             name, level, offset = read(node)
-            if not 0 <= level < levels.get(name, 0):
-                return f"{where}: {name} has {levels.get(name, 0)} levels"
+            known = levels.get(name, others)
+            if not 0 <= level < known:
+                return f"{where}: {name} has {known} levels"
             if len(offset) != ndim:
                 return f"{where}: {len(offset)} offsets on {ndim} axes"
         elif op == "const":

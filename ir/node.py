@@ -50,12 +50,13 @@ def bind(**kw: Any) -> Any:
     return field(metadata={"kind": "bind"}, **kw)
 
 
-def attr(*, one_of: tuple[object, ...] = (), **kw: Any) -> Any:
+def attr(*, one_of: tuple[object, ...] = (), least: int | None = None, **kw: Any) -> Any:
     """Field: plain data: int, float, str, bool, None, a scalar type, a layout, or nested tuples of these.
 
-    ``one_of``: all that it may be.
+    ``one_of``: all that it may be.  ``least``: the least that a number, or each of a tuple of numbers, may be; rules
+    and the numbers of an op divide by such a field without asking.
     """
-    return field(metadata={"kind": "attr", "one_of": one_of}, **kw)
+    return field(metadata={"kind": "attr", "one_of": one_of, "least": least}, **kw)
 
 
 def region(**kw: Any) -> Any:

@@ -95,7 +95,7 @@ class Spmm(Op):
     residual: bool = attr(default=False)
     activation: str = attr(default="none")
     format: str = attr(default="bitmap")
-    entries: int = attr(default=0)
+    entries: int = attr(default=0, least=0)
     pattern: tuple[int, int, int, int] = attr(default=(0, 0, 0, 0))
     x_type: DType | None = attr(default=None)
     y_type: DType | None = attr(default=None)
@@ -190,6 +190,7 @@ def _spmm(op: Spmm, ctx: Context) -> None:
     else:
         _floats(op, ctx)
     ctx.need(not op.onto or op.format == "csr", f"{op.format} begins with no sums that are there", "take csr")
+    ctx.need(op.format != "tca_bme" or op.entries >= 1, "nested tiles without a value; their array has some at least")
     n, m, rows, cols = op.pattern
     ctx.need(op.format != "nm" or (1 <= n < m <= MOST_WINDOW and min(rows, cols) >= 1 and n % cols == m % cols == 0),
              f"a pattern that keeps {n} of every {m}, in blocks of {rows} x {cols}")  # fmt: skip

@@ -59,7 +59,7 @@ class LoadTask(Op):
     head: Expr = operand()
     row: Expr = operand()
     begin: Expr = operand()
-    queries: int = attr()
+    queries: int = attr(least=1)
     height: int = attr()
     steps: int = attr()
     d: int = attr()
@@ -113,7 +113,7 @@ class StoreAttention(OfTask):
     v_scale: Buffer = buffer()
     head: Expr = operand()
     row: Expr = operand()
-    queries: int = attr()
+    queries: int = attr(least=1)
     height: int = attr()
 
 
@@ -130,7 +130,7 @@ class JoinParts(Op):
     v_scale: Buffer = buffer()
     parts: int = attr()
     heads: int = attr()
-    queries: int = attr()
+    queries: int = attr(least=1)
     height: int = attr()
     d: int = attr()
 

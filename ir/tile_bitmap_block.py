@@ -90,7 +90,7 @@ class WalkBlock(Op):
     strips: int = attr()
     slabs: int = attr()
     splits: int = attr()
-    parts: int = attr()
+    parts: int = attr(least=1)
     rows: int = attr()
     cols: int = attr()
     chunks: int = attr()
@@ -178,7 +178,7 @@ class SumCluster(Op):
     acc: Buffer = buffer(writes=True)
     sums: Buffer = buffer(writes=True)
     bars: Buffer | None = buffer(writes=True)
-    parts: int = attr()
+    parts: int = attr(least=1)
     splits: int = attr()
     body: tuple[Op, ...] = region()
 
@@ -206,7 +206,7 @@ def _share_runs(op: ShareRuns, ctx: Context) -> None:
 @check(WalkBlock)
 def _walk_block(op: WalkBlock, ctx: Context) -> None:
     warps = ctx.threads // 32 // op.parts
-    ctx.need(op.parts >= 1 and ctx.threads == 32 * warps * op.parts, f"{op.parts} parts of {ctx.threads} threads")
+    ctx.need(ctx.threads == 32 * warps * op.parts, f"{op.parts} parts of {ctx.threads} threads")
     ctx.need(1 <= op.most <= warps * op.rows, f"{warps} warps of {op.rows} strips have no {op.most}")
     ctx.need(not op.whole or op.strips % op.rows == 0, f"{op.strips} strips are not all of whole warps of {op.rows}")
     ctx.need(not op.grouped or (warps % GROUP == 0 and op.rows == op.parts == 1),

@@ -31,7 +31,7 @@ class LoadPacked(Op):
     tile: Expr = operand()
     step: Expr = operand()
     turn: Expr = operand()
-    steps: int = attr()
+    steps: int = attr(least=1)
     ahead: int = attr()
     teams: int = attr()
 
@@ -49,8 +49,8 @@ class FetchPacked(Op):
     tile: Expr = operand()
     step: Expr = operand()
     turn: Expr = operand()
-    steps: int = attr()
-    words: int = attr()
+    steps: int = attr(least=1)
+    words: int = attr(least=1)
     ahead: int = attr()
     teams: int = attr()
 
@@ -68,7 +68,7 @@ class DecodeTile(Fill):
     entries: Buffer = buffer()
     bars: Buffer = buffer(writes=True)
     slot: Expr = operand()
-    groups: int = attr()
+    groups: int = attr(least=1)
     run: int = attr(one_of=(1, 2, 4, 8))
     runs: int = attr()
 

@@ -29,7 +29,7 @@ class CopyList(Op):
     bars: Buffer = buffer(writes=True)
     tile: Expr = operand()
     list: Expr = operand()
-    steps: int = attr()
+    steps: int = attr(least=1)
 
 
 @define("tile.list_rows", kw_only=True)

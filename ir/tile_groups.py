@@ -118,8 +118,8 @@ class CopyTile(BulkFill):
 
     tile: Expr = operand()
     step: Expr = operand()
-    steps: int = attr()
-    size: int = attr()
+    steps: int = attr(least=1)
+    size: int = attr(least=1)
     by_lanes: bool = attr(default=False)
 
 
@@ -175,7 +175,7 @@ class StoreTile(Store):
     column: Expr = operand()
     warps: tuple[int, int] = attr()
     high: int = attr(default=1)
-    vec: int = attr()
+    vec: int = attr(least=1)
     stage: Buffer | None = declare(default=None)
 
 

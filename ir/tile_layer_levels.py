@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .checks import Context, check
 from .expr import Expr
-from .formula import Code, problem, reads
+from .formula import Code, problem
 from .grid import Grid
 from .node import Op, attr, buffer, define, operand
 from .numbers.layer_levels import LayerLevels
@@ -70,11 +70,10 @@ def layer_levels_of(
 
 @check(UpdateLayers)
 def _update_layers(op: UpdateLayers, ctx: Context) -> None:
-    count, given = len(op.fields), dict(op.fields)
+    count = len(op.fields)
     ctx.need(len(op.results) == count >= 1, f"{len(op.results)} results of {count} fields")
     ctx.need(op.count >= 2, f"{op.count} step: tile.update_layer makes one", "make at least 2")
-    coefs = {name for name, _, _ in reads(op.code) if name not in given}
-    wrong = problem(op.code, op.results, {**dict.fromkeys(coefs, 1), **given}, 3)
+    wrong = problem(op.code, op.results, dict(op.fields), 3, others=1)
     ctx.need(wrong is None, str(wrong))
     written = len(newest(op.fields, op.count))
     ctx.need(len(op.outs) == len(op.grids) == len(op.vectors) == written,

@@ -141,11 +141,10 @@ def _fetch_own(op: FetchOwn, ctx: Context) -> None:
 
 @check(UpdateLayer)
 def _update_layer(op: UpdateLayer, ctx: Context) -> None:
-    count, given = len(op.fields), dict(op.fields)
+    count = len(op.fields)
     ctx.need(len(op.outs) == len(op.grids) == len(op.vectors) == len(op.keep) == len(op.results) == count >= 1,
              f"results, boundaries and arrays of {count} fields")  # fmt: skip
-    coefs = {name for name, _, _ in reads(op.code) if name not in given}
-    wrong = problem(op.code, op.results, {**dict.fromkeys(coefs, 1), **given}, 3)
+    wrong = problem(op.code, op.results, dict(op.fields), 3, others=1)
     ctx.need(wrong is None, str(wrong))
     scalars(ctx, op.code, op.scalars, op.outs[0].dtype, 1)
     for out, grid in zip(op.outs, op.grids, strict=True):

@@ -100,7 +100,7 @@ class PlaneLevels(Op):
     radius: tuple[int, int, int] = attr()
     count: int = attr()
     lag: int = attr()
-    lines: int = attr()
+    lines: int = attr(least=1)
     above: int = attr()
     lead: tuple[int, int] = attr()
     grid: Grid = attr()

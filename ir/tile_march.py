@@ -6,7 +6,7 @@ from math import prod
 
 from .checks import Context, check
 from .expr import Expr
-from .formula import Code, problem, reads
+from .formula import Code, problem
 from .grid import Grid
 from .node import Op, attr, buffer, define, operand
 from .numbers.march import March as Numbers
@@ -59,7 +59,7 @@ def march_of(code: Code, fields: tuple[tuple[str, int], ...], nbytes: int, lines
 
 @check(March)
 def _march(op: March, ctx: Context) -> None:
-    count, given = len(op.fields), dict(op.fields)
+    count = len(op.fields)
     ctx.need(len(op.outs) == len(op.keep) == len(op.results) == count >= 1,
              f"results, kept cells and arrays of {count} fields")  # fmt: skip
     ctx.need(len(op.grids) == len(op.vectors) == len(op.srcs) + count,
@@ -70,8 +70,7 @@ def _march(op: March, ctx: Context) -> None:
     for buf, grid in zip((*op.srcs, *op.outs), op.grids, strict=True):
         field(ctx, grid, buf, at=len(op.at))
         ctx.need(not grid.ghosts, "rows with ghosts are those of layers")
-    coefs = {name for name, _, _ in reads(op.code) if name not in given}
-    wrong = problem(op.code, op.results, {**dict.fromkeys(coefs, 1), **given}, 3)
+    wrong = problem(op.code, op.results, dict(op.fields), 3, others=1)
     ctx.need(wrong is None, str(wrong))
     scalars(ctx, op.code, op.scalars, op.outs[0].dtype, 1)
     ctx.need(prod(op.threads) == ctx.threads, f"{prod(op.threads)} threads work, the block has {ctx.threads}")

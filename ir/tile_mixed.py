@@ -139,7 +139,7 @@ class EachRow(Op):
     end: Value = bind()
     place: Value = bind()
     first: Expr = operand()
-    rows: int = attr()
+    rows: int = attr(least=1)
     m: int = attr()
     entries: int = attr()
     team: int = attr()

@@ -50,7 +50,7 @@ class Stage(Op):
     src: Buffer = buffer()
     column: Expr = operand()
     cols: int = attr()
-    m: int = attr()
+    m: int = attr(least=1)
     k: int = attr()
     n: int = attr()
     order: str = attr(one_of=ORDERS)
@@ -139,7 +139,7 @@ class SumParts(Op):
     acc: Buffer = buffer()
     sums: Buffer = buffer(writes=True)
     first: Expr = operand()
-    parts: int = attr()
+    parts: int = attr(least=1)
     body: tuple[Op, ...] = region()
 
 

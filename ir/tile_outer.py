@@ -58,7 +58,7 @@ class CopyWindow(Op):
     column: Expr = operand()
     stages: int = attr()
     deep: int = attr()
-    cols: int = attr()
+    cols: int = attr(least=1)
     k: int = attr()
     n: int = attr()
 
@@ -75,8 +75,8 @@ class CopyRun(Op):
     tile: Expr = operand()
     turn: Expr = operand()
     stages: int = attr()
-    turns: int = attr()
-    size: int = attr()
+    turns: int = attr(least=1)
+    size: int = attr(least=1)
 
 
 @define("tile.load_entry", kw_only=True)

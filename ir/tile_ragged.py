@@ -91,7 +91,7 @@ class WalkRows(Op):
     then: Value = bind()
     rest: Value = bind()
     first: Expr = operand()
-    rows: int = attr()
+    rows: int = attr(least=1)
     m: int = attr()
     entries: int = attr()
     across: int = attr()

@@ -53,7 +53,7 @@ class GatherStep(Op):
     at: Expr = operand()
     slot: Expr = operand()
     column: Expr = operand()
-    stages: int = attr()
+    stages: int = attr(least=1)
     wide: int = attr()
     k: int = attr()
     n: int = attr()

@@ -29,7 +29,7 @@ class FirstTask(Op):
     tasks: Buffer = buffer()
     row: Value = bind()
     list: Expr = operand()
-    length: int = attr()
+    length: int = attr(least=1)
     rows: int = attr()
     body: tuple[Op, ...] = region()
 
@@ -108,7 +108,7 @@ class EachTile(Op):
     end: Expr = operand()
     row: Expr = operand()
     strip: Expr = operand()
-    strips: int = attr()
+    strips: int = attr(least=1)
     rows: int = attr()
     height: int = attr()
     vectors: int = attr()

@@ -163,7 +163,7 @@ def _window(ctx: Context, ring: Buffer, op: GatherWindow | TakeStrips | Multiply
 
 
 def _lists(ctx: Context, buf: Buffer, each: int, steps: int, what: str) -> None:
-    ctx.need(steps >= 1 and buf.size % (each * steps) == 0, f"@{buf.name} has no whole {what} of {steps} x {each}")
+    whole(ctx, buf.size, each * steps, f"@{buf.name} has no whole {what} of {steps} x {each}")
 
 
 @check(EachBlock)

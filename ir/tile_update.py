@@ -121,9 +121,7 @@ def _update_levels(op: UpdateLevels, ctx: Context) -> None:
     count = len(op.fields)
     ctx.need(len(op.news) == len(op.kept) == len(op.results) == count >= 1, f"rows and results of {count} fields")
     ctx.need(op.count >= 1 and op.stages >= 2, f"{op.count} levels, {op.stages} rows under way")
-    given = dict(op.fields)
-    coefs = {name for name, _, _ in reads(op.code) if name not in given}
-    wrong = problem(op.code, op.results, {**dict.fromkeys(coefs, 1), **given}, 2)
+    wrong = problem(op.code, op.results, dict(op.fields), 2, others=1)
     ctx.need(wrong is None, str(wrong))
     scalars(ctx, op.code, op.scalars, op.news[0].dtype, op.count)
     field(ctx, op.grid, at=len(op.at))

@@ -86,7 +86,7 @@ class SumLanes(Op):
     column: Value = bind()
     acc: Buffer = buffer()
     first: Expr = operand()
-    cols: int = attr()
+    cols: int = attr(least=1)
     body: tuple[Op, ...] = region()
 
 

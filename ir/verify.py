@@ -101,6 +101,8 @@ class _Scopes:
         for name, _, f in shape:
             if names := f.metadata.get("one_of"):
                 ctx.one_of(getattr(op, name), names, name)
+            if (least := f.metadata.get("least")) is not None and any(n < least for n in _flat(getattr(op, name))):
+                ctx.fail(f"{name} is {getattr(op, name)}, but {least} at least")
         for rule in CHECKS.get(type(op), ()):
             rule(op, ctx)
         for name, kind, _ in shape:
