@@ -73,6 +73,12 @@ class Context:
     def threads(self) -> int:
         return int(getattr(self.func, "threads", 0))
 
+    @property
+    def warps(self) -> int:
+        """Warps of a block; refuses a block whose last one is not whole."""
+        self.need(self.threads > 0 and self.threads % 32 == 0, f"{self.threads} threads of a block are no whole warps")
+        return self.threads // 32
+
     # ------------------------------------------------------------------------------------------------ types
     def typed(self, e: Expr, want: DType, what: str) -> None:
         """The operand holds ``want``: a value of that type, or an integer (or predicate) expression for such a type."""

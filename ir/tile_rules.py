@@ -128,8 +128,7 @@ def inside(ctx: Context, box: Box, extent: tuple[int, ...]) -> None:
 # ---------------------------------------------------------------------------------------------------------------- rules
 @check(t.Func)
 def _func(op: t.Func, ctx: Context) -> None:
-    ctx.need(32 <= op.threads <= 1024 and op.threads % 32 == 0,
-             f"{op.threads} threads; a block has 1 to 32 whole warps")  # fmt: skip
+    ctx.need(1 <= op.threads <= 1024, f"{op.threads} threads; a block has 1 to 1024")
     ctx.need(op.blocks >= 1 and op.min_blocks >= 1, f"{op.blocks} blocks, at least {op.min_blocks} a multiprocessor")
     for p in op.params:
         ctx.need(p.space in ("global", "param"), f"parameter @{p.name} cannot be in {p.space} memory")

@@ -62,16 +62,21 @@ def _rows(cx: Context, op: t.Emit) -> None:
                 for e, v in enumerate(got):
                     b.st(op.dst, at + e, v, where=b.let("in", inside[e]))
 
-            cx.guard(_cut(inside), single)  # where the box ends inside a piece
+            low, high = op.box[1]
+            cx.guard(_cut(inside, high - low), single)  # where the box ends inside a piece
 
     cx.guard(turn.ge(op.delay), store)
 
 
-def _cut(inside: Sequence[Expr]) -> Expr:
-    """Whether some cells of a piece are inside and others are not: at one of its ends."""
+def _cut(inside: Sequence[Expr], columns: int) -> Expr:
+    """Whether a box of so many columns has some cells of a piece and not the others.
+
+    One of the piece's ends says so, but for a box that lies between them.
+    """
     if len(inside) == 1:
         return TRUE
-    return all_of(any_of(inside[0], inside[-1]), all_of(inside[0], inside[-1]).eq(0))
+    asked = inside if columns < len(inside) - 1 else (inside[0], inside[-1])
+    return all_of(any_of(*asked), all_of(*asked).eq(0))
 
 
 def _planes(cx: Context, op: t.Emit) -> None:

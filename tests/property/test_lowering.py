@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -17,9 +18,9 @@ from sparsegen.geometry import check
 from sparsegen.ir.boundary import Side
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import Schedule
-from sparsegen.sizes import MMA
+from sparsegen.sizes import ITEMSIZE, MMA, VECTOR
 from tests.property.agreement import agrees
-from tests.schedules import device, random_field, stencil
+from tests.schedules import device, emulate, faults, lowered, random_field, stencil
 
 EXTENTS = [(3, 3), (3, 3), (5, 5), (3, 5), (5, 3), (7, 7), (1, 3), (3, 1)]
 SWITCH = st.sampled_from(["on", "off"])
@@ -137,6 +138,17 @@ def test_stream(case: tuple[Any, ...]) -> None:
 @given(cases(stream, "f32"))
 def test_stream_f32(case: tuple[Any, ...]) -> None:
     agrees(case)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16"])
+@pytest.mark.parametrize("columns", range(1, 9))
+def test_columns_between_the_ends_of_a_piece(columns: int, dtype: str) -> None:
+    """Rows of whole pieces, of which the main program makes few columns behind a kept rim: none may be left out."""
+    s = stencil(np.random.default_rng(columns).uniform(0.1, 1.0, (3, 3)), {0: periodic, 1: frozen}, dtype)
+    shape = 5, columns + 4
+    value = Schedule.parse(f"stream fuse=2 levels=1 cols={VECTOR // ITEMSIZE[dtype]}")
+    program, u = lowered(s, shape, value, profile=device("h200"), pitch=(16, 16)), random_field(shape, dtype, columns)
+    assert not faults(program, s, u, emulate(program, u, pitch=(16, 16)))
 
 
 @MANY
