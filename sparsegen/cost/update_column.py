@@ -3,7 +3,7 @@
     time = launch + |sqrt(memory² + fetch²), |fma, alu, mufu, shared, issue + wait|| · (1 - filled · (1 - 1 / blocks))
 
 where |…| is a norm, as in :mod:`sparsegen.cost.update_stream`; what is read and worked out is counted from the
-formula, the figures named fitted are of 443 kernels of random updates, of one to four time steps a pass, on an H100 and
+formula, the figures named fitted are of 603 kernels of random updates, of one to four time steps a pass, on an H100 and
 on H200s: half of them are predicted to 10 %.
 """
 
@@ -34,6 +34,7 @@ REASONS: Final[dict[str, str]] = {
     "shared": "planes into the rings, pieces of them out again, and columns between lanes",
     "issue": "warp instructions, one a clock and sub-core",
     "wait": "warps that meet in each turn, and divisions, roots and functions with nothing to overlap with",
+    "single": "cells that are fetched one by one where rows do not start at 16-byte boundaries",
     "fetch": "a plane that is fetched ahead is waited for where few planes are under way",
     "launch": "starting the kernel",
 }
@@ -47,6 +48,7 @@ SYMBOLS: Final[dict[str, str]] = {
     "lines": "rows of a thread", "near": "1 where a side is not periodic, else 0",
     "loads": "pieces from shared memory and to it a cell", "shuffles": "values from other lanes a cell",
     "moves": "cells that move on in registers, a cell", "window": "cells that a block fetches a plane",
+    "singles": "cells of them that it fetches one by one",
     "over": "planes that a block fetches besides its own", "stages": "planes under way",
     "own_rows": "rows of a thread times fields",
 }  # fmt: skip
@@ -55,17 +57,19 @@ SYMBOLS: Final[dict[str, str]] = {
 TURN, ROW = 60.0, 32.0
 #: Fitted: what such a row takes more in a step where a border may be near, in instructions: choices behind
 #: branches, over which nothing overlaps.
-NEAR: Final = 44.0
+NEAR: Final = 46.0
 #: Fitted: clocks that a block waits for its warps to meet, in a turn; and for each instruction of a warp, which waits
 #: for those before it.
-MEET, DEPEND = 200.0, 0.31
+MEET, DEPEND = 190.0, 0.27
 #: Fitted: clocks of a turn that a thread waits for each of its rows and fields (what it reads from shared memory, and
 #: choices at borders), in a pass of one step and in each step of several, where nvcc has more to put in between.
-ROW_WAIT, STEP_WAIT = 130.0, 18.0
+ROW_WAIT, STEP_WAIT = 112.0, 10.0
+#: Fitted: clocks of an SM for a warp's copy of single cells to shared memory, one a lane.
+SINGLE: Final = 17.0
 #: Fitted: the order of the norm.
-ORDER: Final = 4.7
+ORDER: Final = 3.9
 #: Fitted: the share of their time that blocks of an SM fill for each other, if there are many.
-FILLED: Final = 0.09
+FILLED: Final = 0.06
 
 
 @lru_cache(maxsize=1 << 12)
@@ -132,6 +136,7 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
         "bw_L2": device.l2_bytes_per_clk_sm, "deep": deep(update),
         "fma_rate": device.f64_fma_per_clk_sm if update.dtype == "f64" else device.f32_fma_per_clk_sm,
     }  # fmt: skip
+    values["singles"] = own["window"] if values["vector"] < own["piece"] else 0
     return LAW.evaluate(s, values, device, shape, update, s.levels)
 
 
@@ -151,6 +156,7 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
     work += cells * v.writes / v.vector
     around = TURN + v.lines * v.T * (ROW + NEAR * v.near) + v.window / v.vector / threads * FETCH
     issued = work / threads + around
+    alone = issued + made / threads * v.FMA * (32 * v.sub / v.fma_rate - 1)  # f64 takes two clocks
     rows = ROW_WAIT if s.levels == 1 else STEP_WAIT * v.T
     found = {
         "hbm": v.miss * grid * (v.reads + v.over / v.P + v.writes) / v.bw_G,
@@ -160,14 +166,15 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "mufu": even * made * v.MUFU / MUFU,
         "shared": scale * (v.W * (v.loads * v.piece + v.shuffles) + 2 * v.window) * v.s / v.bw_S,
         "issue": even * v.warps * issued / v.sub,
-        "wait": scale / b * (MEET + rows * v.own_rows + DEPEND * issued + made / threads * v.MUFU * v.deep),
+        "wait": scale / b * (MEET + rows * v.own_rows + DEPEND * alone + made / threads * v.MUFU * v.deep),
+        "single": scale * v.singles / 32 * SINGLE,
         "fetch": (1 + (terms.LOADED - 1) * v.miss) * v.lat * scale / ((v.stages - 1) * b),
         "launch": v.launch,
     }
     halo = (v.window / cells - v.reads) / (v.reads + v.writes)
     dram = STATIC * (1 + AGAIN * halo) * found["hbm"]
     memory = (a.max(dram, found["l2"]) ** 2 + (WAITED * found["fetch"]) ** 2) ** 0.5
-    others = (*(found[name] for name in ("fma", "alu", "mufu", "shared")), found["issue"] + found["wait"])
+    others = (*(found[name] for name in ("fma", "alu", "mufu", "shared", "single")), found["issue"] + found["wait"])
     busy = sum((t**ORDER for t in others), memory**ORDER) ** (1 / ORDER)
     return v.launch + busy * (1 - FILLED * (1 - 1 / b)), found
 

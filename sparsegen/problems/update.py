@@ -140,7 +140,21 @@ class UpdateProblem(Problem):
         passes, rest = divmod(steps, cost.steps_per_launch)
         time = passes * cost.time - saved(passes, cost.time, STARTING * cost.profile.launch_s)
         time += self._rest(cost, rest) if rest else 0.0
-        return time + self._ends(cost, passes + bool(rest)) + self._copied(cost, steps)
+        passes += bool(rest)
+        return time + self._ends(cost, passes) + self._unpadded(cost, passes) + self._copied(cost, steps)
+
+    def _unpadded(self, cost: Cost, passes: int) -> float:
+        """What passes take besides that read arrays of the call, where the others go between padded rows: the first
+        ones, and those behind the first that writes a result."""
+        if not self._padded(cost, passes):
+            return 0.0
+        own = max(-(-levels // min(levels, cost.steps_per_launch)) for _, levels in self.what.fields)
+        return min(passes, 2 * own - 1) * (self.cost(cost.schedule, cost.profile).time - cost.time)
+
+    def _padded(self, cost: Cost, passes: int) -> bool:
+        """Whether levels between so many passes lie in padded rows."""
+        size = ITEMSIZE[self.what.dtype]
+        return family(cost.schedule).pieces and bool(padded_pitch(self.shape, size, self.shape[-1], passes))
 
     def _ends(self, cost: Cost, passes: int) -> float:
         """The time that the first and the last pass take besides: what a call is given and its results lie in L2 beside
@@ -152,7 +166,8 @@ class UpdateProblem(Problem):
         if passes < 2 or device.missed(of_call) == device.missed(of_pass):
             return 0.0
         crowded = replace(device, l2_bytes=int(device.l2_bytes * of_pass / of_call))
-        return 2 * (self.cost(cost.schedule, crowded).time - cost.time)
+        steps = passes * cost.steps_per_launch
+        return 2 * (self.cost(cost.schedule, crowded, steps).time - cost.time)
 
     def _copied(self, cost: Cost, steps: int) -> float:
         """The time of copies: after fewer steps than a field has levels, older ones of a result are those given; and
@@ -160,7 +175,7 @@ class UpdateProblem(Problem):
         device, size = cost.profile, ITEMSIZE[self.what.dtype]
         count = sum(max(0, levels - steps) for _, levels in self.what.fields)
         passes = -(-steps // cost.steps_per_launch)
-        if family(cost.schedule).pieces and padded_pitch(self.shape, size, self.shape[-1], passes):
+        if self._padded(cost, passes):
             count += len(self.what.coefs)
         nbytes = prod(self.shape) * size
         return count * (STARTING * device.launch_s + 2 * nbytes / device.bw_global)
