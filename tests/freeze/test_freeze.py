@@ -1,6 +1,6 @@
 """No step of a reshape changes a printed program: random problems and schedules of all families, line for line.
 
-A change that is wanted is a commit of its own: ``python -m tests.freeze.problems --keep`` freezes the texts anew, and
+A change that is wanted is a commit of its own: ``python -m tests.freeze.draw --keep`` freezes the texts anew, and
 the commit says what the change does to speed.
 """
 
