@@ -190,7 +190,9 @@ def _spmm(op: Spmm, ctx: Context) -> None:
     else:
         _floats(op, ctx)
     ctx.need(not op.onto or op.format == "csr", f"{op.format} begins with no sums that are there", "take csr")
-    ctx.need(op.format != "tca_bme" or op.entries >= 1, "nested tiles without a value; their array has some at least")
+    ctx.need(
+        op.format != "tca_bme" or op.entries >= 1, f"{op.entries} values in nested tiles, whose array has one at least"
+    )
     n, m, rows, cols = op.pattern
     ctx.need(op.format != "nm" or (1 <= n < m <= MOST_WINDOW and min(rows, cols) >= 1 and n % cols == m % cols == 0),
              f"a pattern that keeps {n} of every {m}, in blocks of {rows} x {cols}")  # fmt: skip
