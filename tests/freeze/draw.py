@@ -10,6 +10,7 @@ import argparse
 import json
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import sparsegen as sg
 from sparsegen.bench import packed
@@ -30,6 +31,7 @@ STENCILS = {
 UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS, FOURS = 16, 40, 16, 12, 8, 8, 8, 8, 6
 WINDOWS, SAMPLED, ATTENTION, VECTORS, MAGICUBE, MIXED, UNFUSED, FLOATS, RESIDENT = 8, 18, 10, 12, 8, 10, 8, 10, 12
 IN_TWO, NESTED, SHARED, STREAMED = 6, 12, 14, 16
+EPILOGUES: tuple[dict[str, Any], ...] = ({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})
 SIZES = {1: (3000, 9000), 2: (150, 700), 3: (40, 100)}
 
 
@@ -90,7 +92,7 @@ def _bitmap(draw: random.Random) -> Case:
         "kind": "spmm", "dtype": draw.choice(("f16", "bf16")), "sparsity": draw.choice((0.5, 0.6, 0.8)),
         "shape": [draw.choice((96, 512, 777, 1024)), draw.choice((64, 512, 1000, 1536))],
         "n": draw.choice((1, 3, 8, 16, 24, 40, 64)), "device": draw.choice(("h200", "h200", "a100")),
-        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
+        "epilogue": draw.choice(EPILOGUES),
         "variant": [draw.choice(("row", "column")), draw.choice(("row", "column")), draw.choice((1, 2, 4, 8))],
         "schedule": f"bitmap cols={draw.choice((8, 16, 32, 64))} warps={draw.choice(('1x4', '2x4', '1x8', '2x8'))}"
         f" rows={draw.choice((1, 2, 3, 4, 7))} stages={draw.choice((2, 3, 4))} splits={draw.choice((1, 1, 2, 4))}",
@@ -129,7 +131,7 @@ def _ragged(draw: random.Random) -> Case:
         "mean": draw.choice((2.0, 8.0, 30.0)), "seed": draw.randrange(1000), "full": draw.choice((0, 2)),
         "shape": [draw.choice((96, 500, 1001)), draw.choice((64, 512, 1000))],
         "n": draw.choice((1, 3, 8, 16, 24, 64, 256)),
-        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
+        "epilogue": draw.choice(EPILOGUES),
         "variant": [draw.choice(("row", "column")), draw.choice(("row", "column")), draw.choice((1, 2, 4, 8))],
         "schedule": f"csr team={draw.choice(('1x8', '4x1', '4x4', '8x2', '16x2', '32x1'))} "
         f"columns={draw.choice((1, 2, 4, 8))} unroll={draw.choice((1, 2, 4))} cut={draw.choice((16, 64, 512))} "
@@ -155,7 +157,7 @@ def _n_of_m(draw: random.Random) -> Case:
             [8, 32, 32, 1], [8, 16, 4, 4],
         ]),
         "shape": [draw.choice((96, 500, 1001)), draw.choice((64, 500, 1000, 2048))], "n": draw.choice((1, 2, 4, 8, 11)),
-        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
+        "epilogue": draw.choice(EPILOGUES),
         "variant": [draw.choice(("row", "column")), draw.choice(("row", "column")), draw.choice((1, 2, 4, 8))],
         "schedule": f"nm_lanes cols={draw.choice((1, 2, 4, 8))} "
         f"warps={draw.choice(('1x8', '1x16', '2x8', '2x4', '4x4', '3x1'))}",
@@ -163,13 +165,20 @@ def _n_of_m(draw: random.Random) -> Case:
     return case
 
 
+def _many_columns(draw: random.Random, piece: int) -> Case:
+    """What products with more columns than a few have: adjacent elements of x in pieces of ``piece``."""
+    return {
+        "shape": [draw.choice((96, 500, 1024)), draw.choice((64, 500, 1000))], "n": draw.choice((8, 17, 40, 136, 512)),
+        "epilogue": draw.choice(EPILOGUES),
+        "variant": [draw.choice(("row", "row", "column")), draw.choice(("row", "column")), piece],
+    }  # fmt: skip
+
+
 def _gathered(draw: random.Random) -> Case:
     case: Case = {
         "kind": "spmm", "dtype": draw.choice(("f16", "bf16")), "device": "h200",
         "pattern": draw.choice([[8, 32, 64, 1], [16, 32, 128, 1], [2, 4, 64, 1], [8, 32, 1, 1], [4, 16, 96, 4]]),
-        "shape": [draw.choice((96, 500, 1024)), draw.choice((64, 500, 1000))], "n": draw.choice((8, 17, 40, 136, 512)),
-        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
-        "variant": [draw.choice(("row", "row", "column")), draw.choice(("row", "column")), 8],
+        **_many_columns(draw, 8),
         "schedule": f"nm_gather rows={draw.choice((64, 128))} cols={draw.choice((16, 32, 64, 128, 256))} "
         f"stages={draw.choice((2, 3, 4, 5))}",
     }  # fmt: skip
@@ -180,9 +189,7 @@ def _decoded(draw: random.Random) -> Case:
     case: Case = {
         "kind": "spmm", "dtype": draw.choice(("f16", "bf16")), "device": "h200",
         "pattern": draw.choice([[4, 32, 1, 1], [16, 32, 1, 1], [2, 4, 2, 1], [3, 10, 1, 1], [8, 16, 4, 4]]),
-        "shape": [draw.choice((96, 500, 1024)), draw.choice((64, 500, 1000))], "n": draw.choice((8, 17, 40, 136, 512)),
-        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
-        "variant": [draw.choice(("row", "row", "column")), draw.choice(("row", "column")), 8],
+        **_many_columns(draw, 8),
         "schedule": f"nm_decode rows={draw.choice((64, 128))} cols={draw.choice((16, 32, 64, 128, 256))} "
         f"stages={draw.choice((3, 4, 5))} teams={draw.choice((1, 2, 3))}",
     }  # fmt: skip
@@ -193,9 +200,7 @@ def _outer(draw: random.Random) -> Case:
     case: Case = {
         "kind": "spmm", "dtype": "f32", "device": draw.choice(("h200", "a100")),
         "pattern": draw.choice([[8, 32, 32, 1], [16, 32, 8, 1], [2, 4, 64, 1], [3, 10, 24, 1], [32, 64, 16, 4]]),
-        "shape": [draw.choice((96, 500, 1024)), draw.choice((64, 500, 1000))], "n": draw.choice((8, 17, 40, 136, 512)),
-        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
-        "variant": [draw.choice(("row", "row", "column")), draw.choice(("row", "column")), 4],
+        **_many_columns(draw, 4),
         "schedule": f"nm_outer rows={draw.choice((32, 64, 128))} "
         f"{draw.choice(('cols=64 each=4', 'cols=64 each=8', 'cols=128 each=8', 'cols=128 each=16'))} "
         f"deep={draw.choice((32, 64))} stages={draw.choice((3, 4))}",
@@ -207,9 +212,7 @@ def _strips(draw: random.Random) -> Case:
     case: Case = {
         "kind": "spmm", "dtype": draw.choice(("f16", "bf16")), "device": draw.choice(("h200", "a100", "rtx4090")),
         "pattern": draw.choice([[8, 32, 32, 1], [16, 32, 64, 1], [4, 32, 16, 1], [2, 4, 32, 1], [3, 10, 24, 1]]),
-        "shape": [draw.choice((96, 500, 1024)), draw.choice((64, 500, 1000))], "n": draw.choice((8, 17, 40, 136, 512)),
-        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
-        "variant": [draw.choice(("row", "row", "column")), draw.choice(("row", "column")), 8],
+        **_many_columns(draw, 8),
         "schedule": f"nm_strips strip={draw.choice((16, 32, 64))} warps={draw.choice(('2x1', '4x1', '8x1', '4x2'))} "
         f"cols={draw.choice((32, 64, 128))} kept={draw.choice((16, 32))} stages={draw.choice((2, 3, 4))}",
     }  # fmt: skip
@@ -220,9 +223,7 @@ def _fours(draw: random.Random) -> Case:
     case: Case = {
         "kind": "spmm", "dtype": draw.choice(("f16", "bf16")), "device": "h200",
         "pattern": draw.choice([[2, 4, 1, 1], [1, 4, 1, 1], [1, 2, 64, 1], [2, 8, 1, 2]]),
-        "shape": [draw.choice((96, 500, 1024)), draw.choice((64, 500, 1000))], "n": draw.choice((8, 17, 40, 136, 512)),
-        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
-        "variant": [draw.choice(("row", "row", "column")), draw.choice(("row", "column")), 8],
+        **_many_columns(draw, 8),
         "schedule": f"nm_24 rows={draw.choice((64, 128, 256))} cols={draw.choice((16, 32, 64, 128, 256))} "
         f"stages={draw.choice((2, 3, 4, 5))}",
     }  # fmt: skip
@@ -326,7 +327,7 @@ def _mixed(draw: random.Random) -> Case:
         "tile": draw.choice((16, 32, 64)), "delta": draw.choice((0.3, 0.3, 0.1, 0.1, 0.1, 1.0)),
         "shape": [draw.choice((96, 300, 512)), draw.choice((64, 333, 1000))],
         "n": draw.choice((1, 8, 17, 40, 136, 512)),
-        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
+        "epilogue": draw.choice(EPILOGUES),
         "variant": [draw.choice(("row", "row", "column")), draw.choice(("row", "column")), 8],
         "schedule": f"hybrid high={draw.choice((1, 2, 4))} cols={draw.choice((16, 32, 64, 128, 256))} "
         f"warps={draw.choice(('1x1', '1x2', '1x4', '1x8', '2x1', '2x4'))} "
