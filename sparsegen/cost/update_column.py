@@ -1,6 +1,6 @@
 """The predicted time of a pass of an update in ``column``: planes through rings, a block walks along the slowest axis.
 
-    time = launch + |sqrt(memory² + fetch²), |fma, alu, mufu, shared, issue + wait|| · (1 - filled · (1 - 1 / blocks))
+    time = launch + |sqrt(memory² + fetch²), fma, alu, mufu, shared, single, issue + wait| · (1 - filled · (1 - 1/b))
 
 where |…| is a norm, as in :mod:`sparsegen.cost.update_stream`; what is read and worked out is counted from the
 formula, the figures named fitted are of 603 kernels of random updates, of one to four time steps a pass, on an H100 and
