@@ -73,10 +73,9 @@ class Context:
     def threads(self) -> int:
         return int(getattr(self.func, "threads", 0))
 
-    @property
     def warps(self) -> int:
-        """Warps of a block; refuses a block whose last one is not whole."""
-        self.need(self.threads > 0 and self.threads % 32 == 0, f"{self.threads} threads of a block are no whole warps")
+        """Warps of a block; refuses a block whose last one is not full."""
+        self.need(self.threads % 32 == 0, f"needs full warps, but a block has {self.threads} threads")
         return self.threads // 32
 
     # ------------------------------------------------------------------------------------------------ types

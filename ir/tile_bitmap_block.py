@@ -205,7 +205,7 @@ def _share_runs(op: ShareRuns, ctx: Context) -> None:
 
 @check(WalkBlock)
 def _walk_block(op: WalkBlock, ctx: Context) -> None:
-    warps = ctx.warps // op.parts
+    warps = ctx.warps() // op.parts
     ctx.need(ctx.threads == 32 * warps * op.parts, f"{op.parts} parts of {ctx.threads} threads")
     ctx.need(1 <= op.most <= warps * op.rows, f"{warps} warps of {op.rows} strips have no {op.most}")
     ctx.need(not op.whole or op.strips % op.rows == 0, f"{op.strips} strips are not all of whole warps of {op.rows}")
@@ -231,7 +231,7 @@ def _free_slot(op: FreeSlot, ctx: Context) -> None:
 def _sum_cluster(op: SumCluster, ctx: Context) -> None:
     ctx.one_of(op.splits, SIZES, "splits")
     ctx.need(op.acc.dtype is f32 and op.acc.size % 4 == 0, f"@{op.acc.name} has no C fragments in f32")
-    warps = ctx.warps // op.parts
+    warps = ctx.warps() // op.parts
     ctx.need(warps * op.parts * 32 == ctx.threads, f"{op.parts} parts of {ctx.threads} threads")
     shared(ctx, op.sums, exchanged(op.acc.size, (warps, op.parts), op.splits), "sums of other warps")
     ctx.need(op.sums.dtype is u32, f"@{op.sums.name} has words, not {op.sums.dtype}")

@@ -64,7 +64,7 @@ class MultiplyGathered(OfSums):
 def _ring(ctx: Context, op: EachGathered | MultiplyGathered) -> None:
     ctx.need(op.stages >= LEAST, f"a ring of {op.stages} slots has none to fill ahead")
     slot = TILE * op.slices * op.width // op.ring.dtype.nbytes
-    shared(ctx, op.ring, ctx.warps * op.stages * slot, "the rings of all warps")
+    shared(ctx, op.ring, ctx.warps() * op.stages * slot, "the rings of all warps")
 
 
 @check(EachGathered)

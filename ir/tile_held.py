@@ -293,7 +293,7 @@ def _pairs(ctx: Context, op: Exchange | ExchangeCells, cells: int) -> None:
 
 @check(ExchangeLines)
 def _exchange_lines(op: ExchangeLines, ctx: Context) -> None:
-    _direct(op, ctx, op.share[0] * op.share[1], ctx.warps)
+    _direct(op, ctx, op.share[0] * op.share[1], ctx.warps())
     for lines in (op.given, op.taken):
         ctx.need(all(0 <= p < op.share[0] and 0 <= k < op.share[1] for p, k in lines), f"a thread has no {lines}")
     ctx.need(op.cells.dtype is u32, f"records have words of u32, @{op.cells.name} has {op.cells.dtype}")
@@ -347,7 +347,7 @@ def _held_steps(op: HeldSteps, ctx: Context) -> None:
              f"reads {far} cells away reach beyond the neighbouring thread, which has {list(op.share)}")  # fmt: skip
     ctx.need(0 <= op.made[0] < op.made[1] <= op.share[0], f"a thread of {op.share[0]} planes makes none from "
              f"{op.made[0]} to {op.made[1]}")  # fmt: skip
-    window = op.share[0], op.share[1] * ctx.warps, op.share[2] * 32
+    window = op.share[0], op.share[1] * ctx.warps(), op.share[2] * 32
     for axis, (closed, n, size) in enumerate(zip(op.closed, op.extent, window, strict=True)):
         ctx.need(n == size or not closed, f"one window is not all of axis {axis}: {size} cells of {n}")
     ctx.need(

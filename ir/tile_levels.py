@@ -135,7 +135,7 @@ def _plane_levels(op: PlaneLevels, ctx: Context) -> None:
     registers(ctx, op.sums, op.count * 2 * rz * n)
     registers(ctx, op.planes, (op.count if op.lag == rz else op.count + 1) * n)
     ctx.need(op.lag in (rz, rz + 1), f"a level lags {rz} or {rz + 1} planes behind the one before, not {op.lag}")
-    warps = ctx.warps
+    warps = ctx.warps()
     shared(ctx, op.edges, 2 * op.count * warps * 2 * ry * 32 * per_lane, "the edges of two turns")
     same_type(ctx, op.values, op.sums, op.planes, op.edges, op.weights)
     ctx.need(ry <= op.lines and rx <= per_lane, f"a radius of {ry} rows and {rx} columns reaches beyond the "

@@ -150,7 +150,7 @@ def _read_group(op: ReadGroup, ctx: Context) -> None:
     rows = SHAPES[op.shape].m
     ctx.need(m == rows and depth % 4 == 0, f"operands of {m} rows and {depth} columns are no slices of {op.shape}")
     registers(ctx, op.held, strips * depth // 4 * rows // 8, exactly=True)
-    shared(ctx, op.src, ctx.warps * op.a.size(), "the groups of all warps")
+    shared(ctx, op.src, ctx.warps() * op.a.size(), "the groups of all warps")
 
 
 @check(AddGroup)
@@ -174,7 +174,7 @@ def _accumulator(ctx: Context, done: Buffer, c: Layout, shape: str) -> None:
 @check(PassGroup)
 def _pass_group(op: PassGroup, ctx: Context) -> None:
     _accumulator(ctx, op.done, op.c, op.shape)
-    shared(ctx, op.dst, ctx.warps * op.c.size(), "the groups of all warps")
+    shared(ctx, op.dst, ctx.warps() * op.c.size(), "the groups of all warps")
 
 
 @check(StoreGroup)
@@ -189,7 +189,7 @@ def _store_group(op: StoreGroup, ctx: Context) -> None:
 @check(Slide)
 def _slide(op: Slide, ctx: Context) -> None:
     mma(ctx, op.shape, op.acc)
-    regs, warps = len(SHAPES[op.shape].c.elements), ctx.warps
+    regs, warps = len(SHAPES[op.shape].c.elements), ctx.warps()
     registers(ctx, op.acc, (op.bands + 1) * regs, exactly=True)
     registers(ctx, op.weights, 2 * op.bands)
     extents(ctx, op.layout, (warps * SHAPES[op.shape].m, 8 * (op.products + op.bands - 1)), "the runs")

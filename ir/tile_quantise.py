@@ -78,7 +78,7 @@ def _tops(op: FindLargest | Quantise, ctx: Context) -> None:
 @check(FindLargest)
 def _find_largest(op: FindLargest, ctx: Context) -> None:
     _tops(op, ctx)
-    shared(ctx, op.over, ctx.warps, "the warps' largest elements")
+    shared(ctx, op.over, ctx.warps(), "the warps' largest elements")
 
 
 def _held(op: FetchPieces | Quantise, ctx: Context) -> None:

@@ -88,7 +88,7 @@ def _walk_ring(op: WalkRing, ctx: Context) -> None:
 def _gather_step(op: GatherStep, ctx: Context) -> None:
     ctx.one_of(op.wide, WIDTHS, "bytes of a row")
     same_type(ctx, op.x, op.src)
-    item, warps = op.src.dtype.nbytes, ctx.warps
+    item, warps = op.src.dtype.nbytes, ctx.warps()
     shared(ctx, op.x, warps * op.stages * slot_bytes(op.wide) // item, "the rows of x of all slots")
     each = op.words.size // (warps * op.stages * 32)
     ctx.need(each in (1, 2, 4), f"@{op.words.name} has {each} words for a lane and slot, which no copy moves")
@@ -103,4 +103,4 @@ def _take_step(op: TakeStep, ctx: Context) -> None:
     ctx.one_of(op.wide, WIDTHS, "bytes of a row")
     registers(ctx, op.rows, 1, exactly=True)
     ctx.need((op.rows.dtype, op.words.dtype) == (s32, u32), "registers hold a place as s32, and words")
-    shared(ctx, op.ring, ctx.warps * op.stages * 32 * op.words.size, "the values of all slots")
+    shared(ctx, op.ring, ctx.warps() * op.stages * 32 * op.words.size, "the values of all slots")

@@ -190,12 +190,12 @@ def _buffers(ctx: Context, op: FetchRows | TakeRows | ClearRest) -> None:
     item = op.buffers.dtype.nbytes
     ctx.one_of(op.width, (32, 64, 128), "bytes of a slice's row")
     ctx.need(1 <= op.nbytes <= op.slices * op.width, f"{op.nbytes} bytes are not in {op.slices} x {op.width}")
-    shared(ctx, op.buffers, ctx.warps * GROUP * op.slices * op.width // item, "the warps' rows of a")
+    shared(ctx, op.buffers, ctx.warps() * GROUP * op.slices * op.width // item, "the warps' rows of a")
 
 
 @check(FirstTask)
 def _first_task(op: FirstTask, ctx: Context) -> None:
-    each = op.length * ctx.warps * RECORD
+    each = op.length * ctx.warps() * RECORD
     ctx.need(op.tasks.dtype is s32, f"records are s32, not {op.tasks.dtype}")
     ctx.need(op.tasks.size % each == 0, f"@{op.tasks.name} has no whole lists of {op.length} tasks")
 

@@ -192,9 +192,9 @@ def _copy_slab(op: CopySlab, ctx: Context) -> None:
 
 def _warps(ctx: Context, a: Buffer) -> int:
     """The warps that share a group tile."""
-    ctx.one_of(ctx.warps, WARPS, "warps of a block")
-    registers(ctx, a, fragments(ctx.warps), exactly=True)
-    return ctx.warps
+    ctx.one_of(ctx.warps(), WARPS, "warps of a block")
+    registers(ctx, a, fragments(ctx.warps()), exactly=True)
+    return ctx.warps()
 
 
 @check(DecodeNested)

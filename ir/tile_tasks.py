@@ -47,7 +47,7 @@ class EachTask(Op):
 def _each_task(op: EachTask, ctx: Context) -> None:
     ctx.need(op.tasks.dtype is s32, f"records are s32, not {op.tasks.dtype}")
     ctx.need(op.after is not None or not op.ahead, "what is loaded for the first task, others load for the next one")
-    warps = ctx.warps
+    warps = ctx.warps()
     each = op.length * warps * RECORD
     ctx.need(op.length >= 1 and op.tasks.size % each == 0,
              f"@{op.tasks.name} has {op.tasks.size} words, no lists of {op.length} tasks of {warps} warps")  # fmt: skip

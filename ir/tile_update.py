@@ -137,7 +137,7 @@ def _update_levels(op: UpdateLevels, ctx: Context) -> None:
         registers(ctx, old, per_lane, exactly=True)
     ctx.need(len(op.rings) == len(n.waiting), f"{len(op.rings)} rings for {len(n.waiting)} arrays that wait")
     for ring, waiting in zip(op.rings, n.waiting.values(), strict=True):
-        shared(ctx, ring, ctx.warps * waiting.slots * op.layout.size(), f"{waiting.slots} slots of all warps")
+        shared(ctx, ring, ctx.warps() * waiting.slots * op.layout.size(), f"{waiting.slots} slots of all warps")
     ctx.need(len(op.sides) in (0, count + 1), f"{len(op.sides)} boundaries of {count} fields and of the coefficients")
     for sides in op.sides:
         axes(ctx, op.grid.extent, sides=len(sides))

@@ -180,7 +180,7 @@ def _through(op: Take | Emit, ctx: Context) -> None:
 def _emit(op: Emit, ctx: Context) -> None:
     per_lane = op.values.size // op.lines
     whole(ctx, per_lane, op.vector, f"a lane's {per_lane} columns are no whole pieces of {op.vector}")
-    window = (op.lines * ctx.warps, 32 * per_lane)[-len(op.lead) :]
+    window = (op.lines * ctx.warps(), 32 * per_lane)[-len(op.lead) :]
     ok = len(op.step) == len(op.lead) == len(op.at) - 1
     ok = ok and all(first + n <= size for first, n, size in zip(op.lead, op.step, window, strict=True))
     ctx.need(ok, f"a tile of {list(op.step)} from {list(op.lead)} on is not in a window of {list(window)}")
@@ -191,4 +191,4 @@ def _emit(op: Emit, ctx: Context) -> None:
 
 def _ring(ctx: Context, ring: Buffer, stages: int, size: int) -> None:
     """The ring holds ``stages`` slots, of so many elements a warp."""
-    shared(ctx, ring, ctx.warps * stages * size, f"{stages} slots of all warps")
+    shared(ctx, ring, ctx.warps() * stages * size, f"{stages} slots of all warps")

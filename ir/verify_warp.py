@@ -282,5 +282,5 @@ def _clock(op: w.Clock, ctx: Context) -> None:
 
 
 def whole_warp(op: Op, ctx: Context) -> None:
-    ctx.need(ctx.threads % 32 == 0, f"needs full warps, but a block has {ctx.threads} threads")
+    ctx.warps()  # refuses a block whose last one is not full
     converged(op, ctx, WARP, "all lanes of a warp")
