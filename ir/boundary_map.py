@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .expr import TRUE, Expr, ExprLike, all_of, as_expr, maximum, minimum, select
+from .numbers.arithmetic import SECTOR
 from .op import Sides, SideSpec
+from .types import DType
 
 #: An axis that wraps, and one of which the edge is read for all that lies outside.
 PERIODIC: tuple[SideSpec, SideSpec] = (("periodic", 0.0), ("periodic", 0.0))
@@ -44,3 +46,15 @@ def any_cell(sides: Sides) -> Sides:
     a window that hangs over by 83 of 128 columns, 45 % more).  Of the other axes the edge is read.
     """
     return (*(pair if pair[0][0] == "periodic" else EDGE for pair in sides[:-1]), PERIODIC)
+
+
+def elsewhere(place: Expr, end: int, vector: int, dtype: DType) -> Expr:
+    """Where a piece of a row of ``end`` cells is read whose ``place`` is behind them, where nothing that counts is made
+    of it: among the last few of the row, which are read anyway.
+
+    Lanes that copy from one address to several in shared memory take a wavefront each (counters: 32 instead of one
+    where all single cells of a warp lie behind); addresses all over the row would all be read once more.
+    """
+    whole = max(end - end % vector, vector)
+    few = min(whole, 4 * vector if vector > 1 else SECTOR // dtype.nbytes)
+    return maximum(place, 0) % few + (whole - few)

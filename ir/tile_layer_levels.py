@@ -83,10 +83,10 @@ def _update_layers(op: UpdateLayers, ctx: Context) -> None:
     for out, grid in zip(op.outs, op.grids, strict=True):
         field(ctx, grid, out, at=len(op.at))
     ctx.need((why := n.legal(op.grids[0].extent)) is None, str(why))
-    for what, buffers, planes in (("come in", op.rings, n.came), ("are made", op.made, n.made)):
+    for what, buffers, planes, skew in (("come in", op.rings, n.came, n.skew), ("are made", op.made, n.made, 0)):
         ctx.need(len(buffers) == len(planes), f"{len(buffers)} rings of {len(planes)} that {what}")
         for ring, of in zip(buffers, planes.values(), strict=True):
-            shared(ctx, ring, n.size(of), f"{of.slots} planes")
+            shared(ctx, ring, skew + n.size(of), f"{of.slots} planes")
     ctx.need(len(op.kept) == len(n.kept), f"{len(op.kept)} arrays of registers for {len(n.kept)} times")
     for regs, depth in zip(op.kept, n.kept.values(), strict=True):
         registers(ctx, regs, (depth + 1) * op.lines * n.piece)

@@ -23,7 +23,8 @@ class FetchLayer(Op):
     lanes.  Cells outside follow the field's sides;
     those that hold a constant are written instead of copied.  Of the tile's own columns the last steps of several use
     all but ``rim`` at either end: no more of them and of the halo than that count beyond a border that whole pieces do
-    not reach; those are copied cell by cell, where an axis wraps and rows have no ghosts.  Only column.
+    not reach; those are copied cell by cell, where an axis wraps and rows have no ghosts.  Slots lie ``skew`` elements
+    behind the ring's start.  Only column.
     """
 
     ring: Buffer = buffer(writes=True, reads=False)
@@ -36,6 +37,7 @@ class FetchLayer(Op):
     halo: tuple[int, int] = attr()
     corners: bool = attr()
     rim: int = attr(default=0)
+    skew: int = attr(default=0)
     stages: int = attr()
     piece: int = attr()
     vector: int = attr()
@@ -127,7 +129,8 @@ def _fetch_layer(op: FetchLayer, ctx: Context) -> None:
     ctx.need(not ghosts or (op.vector > 1 and far <= ghosts),
              f"{far} columns around a tile, where rows have {ghosts} ghosts")  # fmt: skip
     size = (op.rows + 2 * op.halo[0]) * (op.cols + 2 * op.halo[1])
-    shared(ctx, op.ring, op.stages * size, f"{op.stages} planes")
+    shared(ctx, op.ring, op.skew + op.stages * size, f"{op.stages} planes")
+    whole(ctx, op.skew, op.piece, f"{op.skew} elements before the first slot are no whole pieces of {op.piece}")
 
 
 @check(FetchOwn)

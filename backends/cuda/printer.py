@@ -13,7 +13,7 @@ from typing import Any, Final
 from sparsegen.ir import node
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError, Loc
-from sparsegen.ir.expr import Const, Expr, Value, binary
+from sparsegen.ir.expr import Bin, Const, Expr, Value, binary
 from sparsegen.ir.fragments import signature
 from sparsegen.ir.node import Op
 from sparsegen.ir.tensor_copy import tensor_maps
@@ -160,6 +160,16 @@ class Printer:
     def address(self, buf: Buffer, index: Expr) -> str:
         """``&buf[index]``."""
         return f"&{self.element(buf, index)}"
+
+    def offset(self, buf: Buffer, index: Expr) -> str:
+        """``&buf[index]``, with a constant of the index added to the pointer.
+
+        nvcc folds it into the instruction there; of a sum of ints it no longer knows that it does not overflow once it
+        has put its terms in another order, and works out an address of 64 bits for each.
+        """
+        if isinstance(index, Bin) and index.op == "+" and isinstance(index.b, Const):
+            return f"{self.address(buf, index.a)} + {index.b.value}"
+        return self.address(buf, index)
 
     def define(self, out: Value, text: str) -> None:
         """The statement that defines a value."""

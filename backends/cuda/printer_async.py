@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def _cp_async(p: Printer, op: w.CpAsync) -> str:
     guard = "" if op.where is None else f"if ({p.expr(op.where)}) "
     copy = ptx.cp_async(op.count * op.dst.dtype.nbytes)
-    return guard + p.call(copy, p.address(op.dst, op.dst_index), p.address(op.src, op.src_index))
+    return guard + p.call(copy, p.address(op.dst, op.dst_index), p.offset(op.src, op.src_index))
 
 
 def _bulk_copy(p: Printer, op: w.BulkCopy) -> str:

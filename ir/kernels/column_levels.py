@@ -70,7 +70,7 @@ class ColumnLevels:
         outs, scalars = buffers[len(came) :], o.scalars(op, op.levels, buffers)
         arrays = dict(zip(grids_in, buffers, strict=False))
         rings = {
-            source: Buffer(f"ring_{arrays[source].name}", op.dtype, n.size(ring), "shared", 128)
+            source: Buffer(f"ring_{arrays[source].name}", op.dtype, n.skew + n.size(ring), "shared", 128)
             for source, ring in n.came.items()
         }  # fmt: skip
         made = tuple(
@@ -94,7 +94,7 @@ class ColumnLevels:
                 sides = read_sides(of_field.get(source[0], op.coef_sides), () if far else op.sides)
                 return tl.FetchLayer(
                     ring=rings[source], src=arrays[source], at=at, turn=turn, ahead=ring.ahead - n.delay(1),
-                    rows=n.window[0], cols=n.window[1], halo=(ring.halo, 0), corners=True, rim=n.lead[1],
+                    rows=n.window[0], cols=n.window[1], halo=(ring.halo, 0), corners=True, rim=n.lead[1], skew=n.skew,
                     stages=ring.slots, piece=n.piece, vector=vector(grid.pitch, n.piece),
                     grid=replace(grid, sides=sides),
                 )  # fmt: skip

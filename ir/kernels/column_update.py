@@ -85,8 +85,8 @@ class ColumnUpdate:
                 planes = n.rings[array]
                 return tl.FetchLayer(
                     ring=rings[array], src=src[array], at=loop.at, turn=turn, ahead=planes.ahead - n.delay,
-                    rows=n.tile[1], cols=n.tile[2], halo=planes.halo, corners=planes.corners, stages=n.slots(array),
-                    piece=n.piece, vector=wide, grid=grid,
+                    rows=n.tile[1], cols=n.tile[2], halo=planes.halo, corners=planes.corners, skew=n.skew(array),
+                    stages=n.slots(array), piece=n.piece, vector=wide, grid=grid,
                 )  # fmt: skip
 
             layer = tl.UpdateLayer(

@@ -5,20 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..expr import Expr, Value, all_of, minimum
+from ..boundary_map import elsewhere
+from ..expr import Expr, Value, all_of, select
 from ..grid import Grid
 from ..numbers.arithmetic import up
-from ..types import Buffer
+from ..types import Buffer, DType
 from .context import Context
 
 
-def place_of(grid: Grid, column: Expr, vector: int) -> Expr:
+def place_of(grid: Grid, column: Expr, vector: int, dtype: DType) -> Expr:
     """The place in its row that a piece of a window is read from.
 
-    A window is no farther beyond the first cell than there are ghosts; of pieces behind the last ghosts, which nothing
-    that counts is made of, the row's last one is read.
+    A window is no farther beyond the first cell than there are ghosts; nothing that counts is made of pieces behind the
+    last ghosts.
     """
-    return minimum(grid.place(column), grid.pitch - vector)
+    place, end = grid.place(column), grid.pitch if vector > 1 else grid.extent[-1]
+    return select(place.le(end - vector), place, elsewhere(place, end, vector, dtype))
 
 
 def store_ghosted(

@@ -49,8 +49,10 @@ class Border:
 
     def slot(self, source: Array, back: int) -> Expr:
         """The first element of the slot of the plane that came or was made so many turns ago."""
-        ring = (self.n.came if source in self.n.came else self.n.made)[source]
-        return self.cx.b.let("here", (self.turn + (ring.slots - back)) % ring.slots * (self.n.size(ring) // ring.slots))
+        came = source in self.n.came
+        ring = (self.n.came if came else self.n.made)[source]
+        at = (self.turn + (ring.slots - back)) % ring.slots * self.n.slot(ring)
+        return self.cx.b.let("here", at + self.n.skew if came else at)
 
     # ---------------------------------------------------------------------------------------- columns and rows
     def set(self, name: str, row: Expr, col: Expr, values: Sequence[Value]) -> Sequence[Value]:

@@ -8,7 +8,7 @@ from functools import partial
 
 from .. import formula as f
 from .. import tile_layers as t
-from ..boundary_map import EDGE, Mapped, map_index
+from ..boundary_map import EDGE, Mapped, elsewhere, map_index
 from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of, as_expr, maximum, minimum, select
 from ..grid import Grid, kept
 from ..layout import bank_degree
@@ -55,7 +55,7 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
         plane = map_index(z + now + op.ahead, nz, z_sides)
         there = plane.inside if plane.inside == TRUE else b.let("there", plane.inside)
         base = b.let("plane", plane.index * (ny * op.grid.pitch))
-        slot = b.let("slot", now % op.stages * size)
+        slot = b.let("slot", op.skew + now % op.stages * size)
         if cells:
             cells(plane, base, slot)
         for piece in pieces:
@@ -81,28 +81,43 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
 
 
 def _cells(cx: Context, op: t.FetchLayer) -> Callable[[Mapped, Expr, Expr], None]:
-    """Copies of single cells: a warp's rows of the tile and halo are ``warps`` apart, its lanes side by side."""
+    """Copies of single cells: a warp's rows of the tile and halo are ``warps`` apart, its lanes side by side.
+
+    Of a row that lies inside those of a lane are a constant apart, and need one address: a copy whose address is worked
+    out for it alone waits for registers that an earlier copy has yet to read.
+    """
     b, (_, ny, nx), (_, y_sides, x_sides) = cx.b, op.grid.extent, op.grid.sides
     _, y, x = map(cx.resolve, op.at)
     warps, rows, width = cx.func.threads // 32, op.rows + 2 * op.halo[0], op.cols + 2 * op.halo[1]
+    first, far = x - op.halo[1], nx + op.halo[1] + op.rim
+    inner = b.let("inner", all_of(first.ge(0), (first + width).le(nx)))
     lines, columns = [], []
     for i in range(0, rows, warps):
-        row = cx.warp + i
-        line = map_index(y - op.halo[0] + row, ny, y_sides)
-        lines.append((row, line, b.let("start", line.index * op.grid.pitch)))
+        line = map_index(y - op.halo[0] + (cx.warp + i), ny, y_sides)
+        lines.append((cx.warp + i, line, b.let("start", line.index * op.grid.pitch)))
     for j in range(0, width, 32):
-        local = cx.lane + j
-        cell = map_index(x - op.halo[1] + local, nx, x_sides)
-        columns.append((local, cell, b.let("column", cell.index)))
+        at = first + (cx.lane + j)
+        cell = map_index(at, nx, x_sides)
+        column = select(at.lt(far), cell.index, elsewhere(at, nx, 1, op.src.dtype))
+        columns.append((cx.lane + j, cell, b.let("column", column)))
 
     def copy(plane: Mapped, base: Expr, slot: Expr) -> None:
-        for row, line, start in lines:
-            for local, cell, column in columns:
-                axes, to, source = (plane, line, cell), slot + row * width + local, base + start + column
-                cx.guard(
-                    all_of(row.lt(rows), local.lt(width)),
-                    lambda axes=axes, to=to, source=source: _cell(cx, op, to, source, axes, 1),  # type: ignore[misc]
-                )
+        def move(row: Expr, local: Expr, axes: tuple[Mapped, ...], source: Expr) -> None:
+            to = slot + row * width + local
+            cx.guard(all_of(row.lt(rows), local.lt(width)), lambda: _cell(cx, op, to, source, axes, 1))
+
+        def within() -> None:
+            for row, line, start in lines:
+                at = b.let("at", base + start + (first + cx.lane))
+                for j, (local, *_) in enumerate(columns):
+                    move(row, local, (plane, line), at + 32 * j)
+
+        def across() -> None:
+            for row, line, start in lines:
+                for local, cell, column in columns:
+                    move(row, local, (plane, line, cell), base + start + column)
+
+        cx.branch(inner, within, across)
 
     return copy
 
@@ -115,6 +130,7 @@ def _pieces(cx: Context, op: t.FetchLayer, window: Across | None) -> list[_Piece
     across = (op.cols + 2 * lead) // op.piece  # pieces of a row of the tile, and of a row of the halo
     beside = across if op.corners else op.cols // op.piece
     inner, total = op.rows * across, op.rows * across + 2 * halo * beside
+    far = nx + lead + op.rim  # nothing that counts is made of pieces from here on
     found = []
     for i in range(-(-total // threads)):
         number = cx.tid + i * threads
@@ -126,16 +142,19 @@ def _pieces(cx: Context, op: t.FetchLayer, window: Across | None) -> list[_Piece
         piece = select(within, number % across, first + rest % beside) if halo else number % across
         piece = b.let("piece", piece)
         column = b.let("column", x - lead + piece * op.piece)
-        line = map_index(y - halo + row, ny, y_sides)
+        line, valid = map_index(y - halo + row, ny, y_sides), number.lt(total)
         inside = all_of(column.ge(0), column.le(nx - op.piece))
         if op.grid.ghosts:
-            column, inside = b.let("place", place_of(op.grid, column, op.piece)), TRUE
-        elif _whole(op) and x_sides[0][0] == "periodic" and window is None:  # pieces wrap whole
-            column, inside = b.let("wrapped", minimum(map_index(column, nx, x_sides).index, nx - op.piece)), TRUE
-        valid = number.lt(total)
-        if window is not None:
+            column, inside = b.let("place", place_of(op.grid, column, op.piece, op.src.dtype)), TRUE
+        elif window is not None:
             column, here = window.piece(column)
             column, valid, inside = b.let("column", column), b.let("valid", all_of(valid, here)), TRUE
+        else:
+            behind, near = column.ge(far), column
+            if _whole(op) and x_sides[0][0] == "periodic":  # pieces wrap whole
+                near, inside = minimum(map_index(column, nx, x_sides).index, nx - op.piece), TRUE
+            column = b.let("column", select(behind, elsewhere(column, nx, op.piece, op.src.dtype), near))
+            inside = any_of(inside, behind)
         place = b.let("place", row * (op.cols + 2 * lead) + piece * op.piece)
         start = b.let("start", line.index * op.grid.pitch)
         whole, cell = b.let("whole", all_of(inside, line.inside)), map_index(column, nx, x_sides)
@@ -235,23 +254,33 @@ def _cell(
 def fetch_own(cx: Context, op: t.FetchOwn) -> Callable[[], None]:
     b, (nz, ny, nx) = cx.b, op.grid.extent
     z, y, x = map(cx.resolve, op.at)
-    # cells past the end are copies of the last ones: nothing that counts is made of them
     rows = [minimum(y + cx.warp * op.lines + line, ny - 1) for line in range(op.lines)]
     single = op.vector == 1  # then a lane copies cells beside its neighbours', for whatever lane has them
     cells = [cx.lane + 32 * e for e in range(op.piece)] if single else [cx.lane * op.piece]
     thread = cx.warp * 32 if single else cx.tid
     starts = [b.let("start", row * op.grid.pitch) for row in rows]
-    last = (nx if single else op.grid.pitch) - op.vector
-    columns = [b.let("column", minimum(op.grid.place(x + cell), last)) for cell in cells]
+    # nothing that counts is made of cells past the end
+    columns = [b.let("column", place_of(op.grid, x + cell, op.vector, op.src.dtype)) for cell in cells]
+    inner = b.let("inner", (x + 32 * op.piece).le(nx)) if single else FALSE
 
     def turn() -> None:
         now = cx.resolve(op.turn)
         plane = map_index(z + now + op.ahead, nz, EDGE)
         base = b.let("plane", plane.index * (ny * op.grid.pitch))
-        for line, start in enumerate(starts):
-            to = b.let("to", _own(cx, op.stages, op.lines, op.piece, now, line, thread))
-            for cell, at in zip(cells, columns, strict=True):
-                bring(cx, op.ring, to + cell if single else to, op.src, base + start + at, op.vector)
+        places = [b.let("to", _own(cx, op.stages, op.lines, op.piece, now, i, thread)) for i in range(op.lines)]
+
+        def within() -> None:
+            for to, start in zip(places, starts, strict=True):
+                at = b.let("at", base + start + (x + cx.lane))
+                for e, cell in enumerate(cells):
+                    bring(cx, op.ring, to + cell, op.src, at + 32 * e, 1)
+
+        def across() -> None:
+            for to, start in zip(places, starts, strict=True):
+                for cell, column in zip(cells, columns, strict=True):
+                    bring(cx, op.ring, to + cell if single else to, op.src, base + start + column, op.vector)
+
+        cx.branch(inner, within, across)
 
     return turn
 
@@ -303,7 +332,7 @@ class _Layer:
             cx, n = self.cx, self.n
             (halo, lead), (rows, width) = n.rings[array].halo, n.window(array)
             slots = n.slots(array)
-            here = cx.b.let("here", (self.turn + (slots - lag)) % slots * (rows * width))
+            here = cx.b.let("here", n.skew(array) + (self.turn + (slots - lag)) % slots * (rows * width))
             at = (
                 here
                 + (cx.warp * self.lines + (row + halo)) * width

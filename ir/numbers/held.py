@@ -128,12 +128,13 @@ class Held:
     @property
     def edge_lines(self) -> tuple[int, int]:
         """About how many lines a warp at the edge of the largest block gives, and how many it takes, at most."""
-        own, rows, above = self.most[0], self.share[1], self.halo[1] * self.shared[1]
+        (own, high, _), rows, above = self.most, self.share[1], self.halo[1] * self.shared[1]
         before = self.halo[0] * self.shared[0]
         outer = min(rows, above)
+        ends = max(outer, min(rows, high) - max(0, high - 2 * above))  # a warp may give lines at both ends of a block
         corners = 2 * int(self.needed[1:, 1 : outer + 1, 0].sum()) * self.shared[0]
-        inner = rows - outer
-        return own * outer + min(own, 2 * before) * inner, own * outer + corners + 2 * before * inner
+        given = own * ends + min(own, 2 * before) * (rows - ends)
+        return given, own * outer + corners + 2 * before * (rows - outer)
 
     @property
     def taken_cells(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .arithmetic import PIECE, up
+from .arithmetic import PIECE, skew, up
 from .layers import Array, Read
 from .rows import newest
 
@@ -127,14 +127,23 @@ class LayerLevels:
         """(name, steps before the last) of what a pass writes."""
         return newest(self.fields.items(), self.levels)
 
+    def slot(self, ring: Ring) -> int:
+        """Elements of a plane of a ring."""
+        return (self.window[0] + 2 * ring.halo) * self.window[1]
+
     def size(self, ring: Ring) -> int:
-        """Elements of a ring."""
-        return ring.slots * (self.window[0] + 2 * ring.halo) * self.window[1]
+        """Elements of a ring's slots."""
+        return ring.slots * self.slot(ring)
+
+    @property
+    def skew(self) -> int:
+        """Elements before the first slot of a ring of what comes in."""
+        return skew(self.lead[1], self.piece)
 
     @property
     def elements(self) -> int:
         """Elements of shared memory a block."""
-        return sum(map(self.size, (*self.came.values(), *self.made.values())))
+        return self.skew * len(self.came) + sum(map(self.size, (*self.came.values(), *self.made.values())))
 
     @property
     def held(self) -> int:

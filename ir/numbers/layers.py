@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .arithmetic import PIECE, up
+from .arithmetic import PIECE, skew, up
 
 #: 32-bit registers that a thread keeps of planes above and below from which on they are crowded.
 CROWDED: Final = 128
@@ -85,7 +85,11 @@ class Layers:
         if array not in self.rings:
             return self.stages * self.tile[1] * self.tile[2]
         rows, columns = self.window(array)
-        return (self.stages + self.rings[array].lag) * rows * columns
+        return self.skew(array) + (self.stages + self.rings[array].lag) * rows * columns
+
+    def skew(self, array: Array) -> int:
+        """Elements of a ring before its first slot."""
+        return skew(self.rings[array].halo[1], self.piece)
 
     def slots(self, array: Array) -> int:
         """Planes of an array that a block holds."""
