@@ -65,7 +65,7 @@ MEET, DEPEND = 190.0, 0.27
 #: choices at borders), in a pass of one step and in each step of several, where nvcc has more to put in between.
 ROW_WAIT, STEP_WAIT = 112.0, 10.0
 #: Fitted: clocks of an SM for a warp's copy of single cells to shared memory, one a lane.
-SINGLE: Final = 17.0
+SINGLE: Final = 8.0
 #: Fitted: the order of the norm.
 ORDER: Final = 3.9
 #: Fitted: the share of their time that blocks of an SM fill for each other, if there are many.
