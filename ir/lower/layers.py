@@ -210,8 +210,10 @@ def _across(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, piece: _Piece
     if not _whole(op):
         for e in range(op.piece):
             cell = map_index(piece.column + e, nx, x_sides)
+            # where constants stand for all cells outside, only those inside are read
+            at = piece.column + e if {kind for kind, _ in x_sides} == {"dirichlet"} else cell.index
             # lanes write the same cell of their pieces; one more meets them where the tile's rows end
-            _cell(cx, op, to + e, source + cell.index, (plane, piece.line, cell), op.piece + 1)
+            _cell(cx, op, to + e, source + at, (plane, piece.line, cell), op.piece + 1)
         return
     inside = all_of(plane.inside, piece.line.inside, piece.inside.inside)
 
@@ -240,14 +242,20 @@ def _cell(
     inside = all_of(*(m.inside for m in axes))
     where = b.let("inside", inside) if inside != TRUE else TRUE
     bring(cx, op.ring, to, op.src, source, 1, None if where == TRUE else where, degree)
+    border = [m for m in axes if m.inside != TRUE]
+    held = {constant for m in border for constant in (m.low, m.high)}
+    if len(held) == 1:  # one constant, wherever the cell lies
+        outside = b.let("out", where.eq(0))
+        b.st(op.ring, to, b.const(op.ring.dtype, held.pop(), hint="outside"), where=outside, degree=degree)
+        return
     taken: Expr = FALSE
-    for m in axes:
+    for m in border:
         for beyond, constant in ((m.below, m.low), (m.below.eq(0), m.high)):
-            out = all_of(m.inside.eq(0), beyond, taken.eq(0)) if m.inside != TRUE else FALSE
+            out = all_of(m.inside.eq(0), beyond, taken.eq(0))
             if out != FALSE:
                 value = b.const(op.ring.dtype, constant, hint="outside")
                 b.st(op.ring, to, value, where=b.let("out", out), degree=degree)
-        taken = any_of(taken, m.inside.eq(0)) if m.inside != TRUE else taken
+        taken = any_of(taken, m.inside.eq(0))
 
 
 @phased(t.FetchOwn)
