@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .expr import TRUE, Expr, ExprLike, all_of, as_expr, maximum, minimum, select
-from .numbers.arithmetic import SECTOR
 from .op import Sides, SideSpec
-from .types import DType
 
 #: An axis that wraps, and one of which the edge is read for all that lies outside.
 PERIODIC: tuple[SideSpec, SideSpec] = (("periodic", 0.0), ("periodic", 0.0))
@@ -48,7 +46,7 @@ def any_cell(sides: Sides) -> Sides:
     return (*(pair if pair[0][0] == "periodic" else EDGE for pair in sides[:-1]), PERIODIC)
 
 
-def elsewhere(place: Expr, end: int, vector: int, dtype: DType) -> Expr:
+def elsewhere(place: Expr, end: int, vector: int) -> Expr:
     """Where a piece of a row of ``end`` cells is read whose ``place`` is behind them, where nothing that counts is made
     of it: among the last few of the row, which are read anyway.
 
@@ -56,5 +54,5 @@ def elsewhere(place: Expr, end: int, vector: int, dtype: DType) -> Expr:
     where all single cells of a warp lie behind); addresses all over the row would all be read once more.
     """
     whole = max(end - end % vector, vector)
-    few = min(whole, 4 * vector if vector > 1 else SECTOR // dtype.nbytes)
+    few = min(whole, 4 * vector if vector > 1 else 8)
     return maximum(place, 0) % few + (whole - few)

@@ -23,8 +23,8 @@ class FetchLayer(Op):
     lanes.  Cells outside follow the field's sides;
     those that hold a constant are written instead of copied.  Of the tile's own columns the last steps of several use
     all but ``rim`` at either end: no more of them and of the halo than that count beyond a border that whole pieces do
-    not reach; those are copied cell by cell, where an axis wraps and rows have no ghosts.  Slots lie ``skew`` elements
-    behind the ring's start.  Only column.
+    not reach; those are copied cell by cell, where rows have no ghosts.  Slots lie ``skew`` elements behind the ring's
+    start.  Only column.
     """
 
     ring: Buffer = buffer(writes=True, reads=False)

@@ -1,9 +1,10 @@
-"""Rows whose length whole pieces do not divide, along an axis that wraps: what of a window lies across the border."""
+"""Rows whose length whole pieces do not divide: what of a window lies across the border."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..boundary_map import elsewhere
 from ..expr import Expr, all_of, any_of, as_expr, maximum, minimum, select
 from ..numbers.arithmetic import up
 
@@ -12,7 +13,7 @@ class Across:
     """A window of ``width`` columns from ``first`` on, of rows of ``n``, that is copied in pieces of ``vector``.
 
     Cells across a border that count are copied one by one: those of the piece that ends outside, and a halo of ``lead``
-    cells beyond.  Nothing that counts is made of pieces farther out, which are copies of one inside.
+    cells beyond.  Nothing that counts is made of pieces farther out, which are copies of some inside.
     """
 
     def __init__(self, first: Expr, width: int, lead: int, n: int, vector: int) -> None:
@@ -28,7 +29,8 @@ class Across:
 
     def piece(self, at: Expr) -> tuple[Expr, Expr]:
         """The column that the piece at column ``at`` is read from, and whether it is copied at once."""
-        return minimum(at, max(0, self.cut - self.vector)), all_of(at.ge(0), any_of(at.lt(self.cut), at.ge(self.end)))
+        column = select(at.lt(self.cut), at, elsewhere(at, self.cut, self.vector))
+        return column, all_of(at.ge(0), any_of(at.lt(self.cut), at.ge(self.end)))
 
     def cells(self, i: Expr) -> Iterator[tuple[Expr, Expr, Expr]]:
         """Single cell ``i`` of a row, at either end: its column, its place in the window, whether there is one."""

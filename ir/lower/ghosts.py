@@ -9,18 +9,18 @@ from ..boundary_map import elsewhere
 from ..expr import Expr, Value, all_of, select
 from ..grid import Grid
 from ..numbers.arithmetic import up
-from ..types import Buffer, DType
+from ..types import Buffer
 from .context import Context
 
 
-def place_of(grid: Grid, column: Expr, vector: int, dtype: DType) -> Expr:
+def place_of(grid: Grid, column: Expr, vector: int) -> Expr:
     """The place in its row that a piece of a window is read from.
 
     A window is no farther beyond the first cell than there are ghosts; nothing that counts is made of pieces behind the
     last ghosts.
     """
     place, end = grid.place(column), grid.pitch if vector > 1 else grid.extent[-1]
-    return select(place.le(end - vector), place, elsewhere(place, end, vector, dtype))
+    return select(place.le(end - vector), place, elsewhere(place, end, vector))
 
 
 def store_ghosted(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -44,8 +44,7 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
     size = (op.rows + 2 * op.halo[0]) * (op.cols + 2 * op.halo[1])
     cells = _cells(cx, op) if op.vector == 1 else None
     window = None
-    wraps = op.grid.sides[2][0][0] == "periodic" and not op.grid.ghosts
-    if op.vector > 1 and op.grid.extent[2] % op.piece and wraps:
+    if op.vector > 1 and op.grid.extent[2] % op.piece and not op.grid.ghosts:
         first, width = cx.resolve(op.at[2]) - op.halo[1], op.cols + 2 * op.halo[1]
         window = Across(first, width, op.halo[1] + op.rim, op.grid.extent[2], op.piece)
     pieces, singles = _pieces(cx, op, window) if not cells else [], _singles(cx, op, window) if window else []
@@ -65,8 +64,9 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
                 cx.branch(
                     all_of(piece.whole, there),
                     lambda: b.cp_async(op.ring, to, op.src, source + piece.column, op.piece),
-                    lambda: _across(cx, op, to, source, piece, plane),
-                )
+                    lambda: _constant(cx, op, to, (plane, piece.line)) if window
+                    else _across(cx, op, to, source, piece, plane),
+                )  # fmt: skip
 
             cx.guard(piece.valid, move)
         for single in singles:
@@ -98,7 +98,7 @@ def _cells(cx: Context, op: t.FetchLayer) -> Callable[[Mapped, Expr, Expr], None
     for j in range(0, width, 32):
         at = first + (cx.lane + j)
         cell = map_index(at, nx, x_sides)
-        column = select(at.lt(far), cell.index, elsewhere(at, nx, 1, op.src.dtype))
+        column = select(at.lt(far), cell.index, elsewhere(at, nx, 1))
         columns.append((cx.lane + j, cell, b.let("column", column)))
 
     def copy(plane: Mapped, base: Expr, slot: Expr) -> None:
@@ -145,19 +145,20 @@ def _pieces(cx: Context, op: t.FetchLayer, window: Across | None) -> list[_Piece
         line, valid = map_index(y - halo + row, ny, y_sides), number.lt(total)
         inside = all_of(column.ge(0), column.le(nx - op.piece))
         if op.grid.ghosts:
-            column, inside = b.let("place", place_of(op.grid, column, op.piece, op.src.dtype)), TRUE
+            column, inside = b.let("place", place_of(op.grid, column, op.piece)), TRUE
         elif window is not None:
             column, here = window.piece(column)
             column, valid, inside = b.let("column", column), b.let("valid", all_of(valid, here)), TRUE
         else:
             behind, near = column.ge(far), column
-            if _whole(op) and x_sides[0][0] == "periodic":  # pieces wrap whole
+            if x_sides[0][0] == "periodic":  # pieces wrap whole
                 near, inside = minimum(map_index(column, nx, x_sides).index, nx - op.piece), TRUE
-            column = b.let("column", select(behind, elsewhere(column, nx, op.piece, op.src.dtype), near))
+            column = b.let("column", select(behind, elsewhere(column, nx, op.piece), near))
             inside = any_of(inside, behind)
         place = b.let("place", row * (op.cols + 2 * lead) + piece * op.piece)
         start = b.let("start", line.index * op.grid.pitch)
-        whole, cell = b.let("whole", all_of(inside, line.inside)), map_index(column, nx, x_sides)
+        whole = b.let("whole", all_of(inside, line.inside))
+        cell = map_index(column, nx, x_sides)
         step = {"neumann": -1, "frozen": 0}  # an image runs the other way, and the edge stays where it is
         low, high = (step.get(kind, 1) for kind, _ in x_sides)
         way = b.let("way", select(column.lt(0), low, select(column.ge(nx), high, 1)))
@@ -199,39 +200,33 @@ def _singles(cx: Context, op: t.FetchLayer, window: Across) -> list[_Single]:
     return found
 
 
-def _whole(op: t.FetchLayer) -> bool:
-    """Whether every piece that is copied at once lies inside or outside along a row, all of it."""
-    return op.grid.extent[2] % op.piece == 0 or op.grid.sides[2][0][0] == "periodic"
-
-
 def _across(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, piece: _Piece, plane: Mapped) -> None:
-    """A piece that is not copied at once: a constant is written instead, images and single cells are copied."""
-    b, nx, x_sides = cx.b, op.grid.extent[2], op.grid.sides[2]
-    if not _whole(op):
-        for e in range(op.piece):
-            cell = map_index(piece.column + e, nx, x_sides)
-            # where constants stand for all cells outside, only those inside are read
-            at = piece.column + e if {kind for kind, _ in x_sides} == {"dirichlet"} else cell.index
-            # lanes write the same cell of their pieces; one more meets them where the tile's rows end
-            _cell(cx, op, to + e, source + at, (plane, piece.line, cell), op.piece + 1)
-        return
-    inside = all_of(plane.inside, piece.line.inside, piece.inside.inside)
+    """A piece that is not copied at once: an image is copied cell by cell, a constant is written instead."""
 
     def copied() -> None:
         for e in range(op.piece):
             bring(cx, op.ring, to + e, op.src, source + (piece.image + piece.way * e), 1, degree=op.piece)
 
-    def constant() -> None:
-        value = b.const(op.ring.dtype, 0.0, hint="outside")
-        for m in (piece.inside, piece.line, plane):  # that of the slowest axis that lies outside
-            for side, held in ((m.below, m.low), (m.below.eq(0), m.high)):
-                out = all_of(m.inside.eq(0), side) if m.inside != TRUE else FALSE
-                if out != FALSE:
-                    value = b.select(b.let("out", out), b.const(op.ring.dtype, held, hint="outside"), value)
-        # lanes write adjacent pieces; two rows meet where those of the tile end
-        b.st(op.ring, to, *[value] * op.piece, degree=2)
+    axes = (plane, piece.line, piece.inside)
+    cx.branch(all_of(*(m.inside for m in axes)), copied, lambda: _constant(cx, op, to, axes))
 
-    cx.branch(inside, copied, constant)
+
+def _constant(cx: Context, op: t.FetchLayer, to: Expr, axes: tuple[Mapped, ...]) -> None:
+    """The constant of the slowest axis along which a piece lies outside."""
+    b, held = cx.b, _constants(axes)
+    value = b.const(op.ring.dtype, held.pop() if len(held) == 1 else 0.0, hint="outside")
+    for m in reversed(axes) if held else ():
+        for side, constant in ((m.below, m.low), (m.below.eq(0), m.high)):
+            out = all_of(m.inside.eq(0), side) if m.inside != TRUE else FALSE
+            if out != FALSE:
+                value = b.select(b.let("out", out), b.const(op.ring.dtype, constant, hint="outside"), value)
+    # lanes write adjacent pieces; two rows meet where those of the tile end
+    b.st(op.ring, to, *[value] * op.piece, degree=2)
+
+
+def _constants(axes: Iterable[Mapped]) -> set[float]:
+    """What stands for cells outside."""
+    return {constant for m in axes if m.inside != TRUE for constant in (m.low, m.high)}
 
 
 def _cell(
@@ -242,14 +237,12 @@ def _cell(
     inside = all_of(*(m.inside for m in axes))
     where = b.let("inside", inside) if inside != TRUE else TRUE
     bring(cx, op.ring, to, op.src, source, 1, None if where == TRUE else where, degree)
-    border = [m for m in axes if m.inside != TRUE]
-    held = {constant for m in border for constant in (m.low, m.high)}
-    if len(held) == 1:  # one constant, wherever the cell lies
+    if len(held := _constants(axes)) == 1:  # wherever the cell lies
         outside = b.let("out", where.eq(0))
         b.st(op.ring, to, b.const(op.ring.dtype, held.pop(), hint="outside"), where=outside, degree=degree)
         return
     taken: Expr = FALSE
-    for m in border:
+    for m in (m for m in axes if m.inside != TRUE):
         for beyond, constant in ((m.below, m.low), (m.below.eq(0), m.high)):
             out = all_of(m.inside.eq(0), beyond, taken.eq(0))
             if out != FALSE:
@@ -268,7 +261,7 @@ def fetch_own(cx: Context, op: t.FetchOwn) -> Callable[[], None]:
     thread = cx.warp * 32 if single else cx.tid
     starts = [b.let("start", row * op.grid.pitch) for row in rows]
     # nothing that counts is made of cells past the end
-    columns = [b.let("column", place_of(op.grid, x + cell, op.vector, op.src.dtype)) for cell in cells]
+    columns = [b.let("column", place_of(op.grid, x + cell, op.vector)) for cell in cells]
     inner = b.let("inner", (x + 32 * op.piece).le(nx)) if single else FALSE
 
     def turn() -> None:
