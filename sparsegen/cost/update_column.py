@@ -64,7 +64,8 @@ MEET, DEPEND = 190.0, 0.27
 #: Fitted: clocks of a turn that a thread waits for each of its rows and fields (what it reads from shared memory, and
 #: choices at borders), in a pass of one step and in each step of several, where nvcc has more to put in between.
 ROW_WAIT, STEP_WAIT = 112.0, 10.0
-#: Fitted: clocks of an SM for a warp's copy of single cells to shared memory, one a lane.
+#: Fitted: clocks of an SM for a warp's copy of single cells to shared memory, one a lane (5 to 6 where nothing else
+#: runs, f32 out of L2, an H200).
 SINGLE: Final = 8.0
 #: Fitted: the order of the norm.
 ORDER: Final = 3.9

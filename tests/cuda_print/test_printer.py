@@ -15,12 +15,14 @@ from sparsegen.backends.cuda.printer import PRINTED, Printer
 from sparsegen.ir import node
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError, Loc
-from sparsegen.ir.expr import Const, Value
+from sparsegen.ir.expr import Const, Value, as_expr
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import OPS, Op
 from sparsegen.ir.types import Buffer, bf16, f16, f32, f64, s32
 from sparsegen.ir.warp_atomics import Red
 from tests.programs import fragments
+
+from .programs import Kernel
 
 WARP_OPS = {op for name, op in OPS.items() if name.startswith("warp.")}
 FRAMING = (w.For, w.Loop, w.If)
@@ -236,3 +238,14 @@ def test_lines_change_only_where_they_help() -> None:
     inner = Red("add", U, Const(1), Const(1), loc=Loc("a.py", 2))
     text = body(w.If(Const(1), (inner,), loc=Loc("a.py", 1)), params=(U,))
     assert "// a.py:1" in text and "// a.py:2" not in text
+
+
+def test_a_constant_of_where_copies_come_from_is_added_to_the_pointer() -> None:
+    k = Kernel("copies")
+    u, tile, tid = k.array("u", f32), k.array("tile", f32, 1024, "shared", 128), k.at["tid"]
+    for place in (tid, tid + 32, as_expr(7), tid * 2 + 1):
+        k.b.cp_async(tile, tid, u, place, 1)
+    k.b.commit()
+    k.b.wait(0)
+    text = print_kernel(k.func()).text
+    assert re.findall(r"(&u\[.*)\);", text) == ["&u[tid]", "&u[tid] + 32", "&u[7]", "&u[tid * 2] + 1"]
