@@ -81,17 +81,15 @@ def _cells(cx: Context, op: t.FetchLayer) -> Callable[[Mapped, Expr, Expr], None
     b, (_, ny, nx), (_, y_sides, x_sides) = cx.b, op.grid.extent, op.grid.sides
     _, y, x = map(cx.resolve, op.at)
     warps, rows, width = cx.func.threads // 32, op.rows + 2 * op.halo[0], op.cols + 2 * op.halo[1]
-    first, far = x - op.halo[1], nx + op.halo[1] + op.rim
+    first = x - op.halo[1]
     inner = b.let("inner", all_of(first.ge(0), (first + width).le(nx)))
     lines, columns = [], []
     for i in range(0, rows, warps):
         line = map_index(y - op.halo[0] + (cx.warp + i), ny, y_sides)
         lines.append((cx.warp + i, line, b.let("start", line.index * op.grid.pitch)))
     for j in range(0, width, 32):
-        at = first + (cx.lane + j)
-        cell = map_index(at, nx, x_sides)
-        column = select(at.lt(far), cell.index, elsewhere(at, nx, 1))
-        columns.append((cx.lane + j, cell, b.let("column", column)))
+        cell = map_index(first + (cx.lane + j), nx, x_sides)
+        columns.append((cx.lane + j, cell, b.let("column", cell.index)))
 
     def copy(plane: Mapped, base: Expr, slot: Expr) -> None:
         def move(row: Expr, local: Expr, axes: tuple[Mapped, ...], source: Expr) -> None:
