@@ -127,14 +127,16 @@ class Held:
 
     @property
     def edge_lines(self) -> tuple[int, int]:
-        """About how many lines a warp at the edge of the largest block gives, and how many it takes, at most."""
-        (own, high, _), rows, above = self.most, self.share[1], self.halo[1] * self.shared[1]
-        before = self.halo[0] * self.shared[0]
-        outer = min(rows, above)
-        ends = max(outer, min(rows, high) - max(0, high - 2 * above))  # a warp may give lines at both ends of a block
-        corners = 2 * int(self.needed[1:, 1 : outer + 1, 0].sum()) * self.shared[0]
-        given = own * ends + min(own, 2 * before) * (rows - ends)
-        return given, own * outer + corners + 2 * before * (rows - outer)
+        """About how many lines a warp gives, and how many it takes, at most: most often one at the edge of a block."""
+        own, rows, above = self.most[0], self.share[1], self.halo[1] * self.shared[1]
+        before, least = self.halo[0] * self.shared[0], self.shape[1] // self.tiles[1]
+        # a warp may give lines at both ends of a block, and take some beyond both of a smaller one
+        near = min(rows, above)
+        gives = max(near, *(min(rows, n) - max(0, n - 2 * above) for n in (least, self.most[1])))
+        far = max(0, min(rows - least, 2 * above) - near)
+        corners = 2 * sum(int(self.needed[1:, 1 : beyond + 1, 0].sum()) for beyond in (near, far)) * self.shared[0]
+        given = own * gives + min(own, 2 * before) * (rows - gives)
+        return given, max(own * (near + far) + corners + 2 * before * (rows - near), 2 * before * rows)
 
     @property
     def taken_cells(self) -> int:

@@ -363,6 +363,10 @@ def test_planes_that_no_step_makes_are_of_no_use_after_one(held: Held) -> None:
     Held(shape=(1, 24, 64), tiles=(1, 4, 1), share=(1, 4, 2), warps=6, every=3, reads=frozenset({(0, 0, 0), (0, 1, 0)}),
          wraps=(False, False, True))  # a warp gives lines at both ends of its block
 )  # fmt: skip
+@example(
+    Held(shape=(1, 1, 64), tiles=(1, 1, 1), share=(1, 4, 2), warps=6, every=1, reads=frozenset({(0, 0, 0), (0, 1, 0)}),
+         wraps=(False, True, True))  # a warp takes lines beyond both
+)  # fmt: skip
 @given(holdings())
 def test_no_warp_exchanges_more_lines_than_one_at_the_edge(held: Held) -> None:
     (nz, ny, _), (tz, ty, _), (wz, wy, _) = held.shape, held.tiles, held.wraps
