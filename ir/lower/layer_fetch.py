@@ -56,8 +56,9 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
             def move(piece: _Piece = piece) -> None:
                 to, source = slot + piece.place, base + piece.start
                 copy = partial(b.cp_async, op.ring, to, op.src, source + piece.column, op.piece)
-                inside_row = partial(_constant, cx, op, to, (plane, piece.line))
-                other = inside_row if window else partial(_across, cx, op, to, source, piece, plane)
+                other = partial(_across, cx, op, to, source, piece, plane)
+                if window:  # pieces lie inside along their rows
+                    other = partial(_constant, cx, op, to, (plane, piece.line))
                 cx.branch(all_of(piece.whole, there), copy, other)
 
             cx.guard(piece.valid, move)
@@ -204,8 +205,8 @@ def _across(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, piece: _Piece
 def _constant(cx: Context, op: t.FetchLayer, to: Expr, axes: tuple[Mapped, ...]) -> None:
     """The constant of the slowest axis along which a piece lies outside."""
     b, held = cx.b, _constants(axes)
-    value = b.const(op.ring.dtype, held.pop() if len(held) == 1 else 0.0, hint="outside")
-    for m in reversed(axes) if held else ():
+    value = b.const(op.ring.dtype, next(iter(held)) if len(held) == 1 else 0.0, hint="outside")
+    for m in reversed(axes) if len(held) > 1 else ():
         for side, constant in ((m.below, m.low), (m.below.eq(0), m.high)):
             out = all_of(m.inside.eq(0), side) if m.inside != TRUE else FALSE
             if out != FALSE:
