@@ -1,11 +1,13 @@
 """The predicted time of a pass of an update in ``tiled``: windows in registers that overlap by what its steps spoil.
 
-    time = launch + |hbm, blocks, begin + l1 + l2 + |fma, alu, mufu, issue + wait, shared||
+    time   = launch + |hbm, blocks, begin + moved + worked - (1 - 1/b) min(moved, worked)|
+    moved  = l1 + l2
+    worked = |fma, alu, mufu, issue + wait, shared|
 
-All windows are alike: a wave of ``b`` blocks on every SM loads them, makes T steps, and stores what is good.  The terms
-of a sum wait for one another, which only an SM with many warps hides.  What is named fitted is of 1073 kernels of
-random updates on an H100 and on H200s, so that what is chosen is near the fastest: half of them are predicted to 15 %,
-nine of ten to 38 %, small windows and those of one warp worst.
+All windows are alike: a wave of ``b`` blocks on every SM loads them, makes T steps, and stores what is good.  A block
+that is alone on its SM waits for its window before it works on it; where there are more, one works while another waits.
+What is named fitted is of 1352 kernels of random updates on an H100 and on H200s, so that what is chosen is near the
+fastest: half of them are predicted to 13 %, nine of ten to 33 %, small windows and those of one warp worst.
 """
 
 from __future__ import annotations
@@ -41,15 +43,17 @@ REASONS: Final[dict[str, str]] = {
 SYMBOLS: Final[dict[str, str]] = {
     **windows.SYMBOLS, "T": "time steps of a pass", "b": "blocks that an SM runs at a time",
     "waves": "waves of blocks", "own": "cells that a block stores",
+    "meets": "1 where a block has several warps, which meet in each step, else 0",
 }  # fmt: skip
-#: Share of a launch that a pass takes besides its start.  Fitted: clocks between two blocks that start on an SM, and
-#: the share of the lines of L1 that are in the way of others.
-STARTS, BLOCK, LINES = 0.19, 83.0, 0.57
+#: Fitted: share of a launch that a pass takes besides its start, clocks between two blocks that start on an SM, and
+#: the time that lines of L1 take over that of as many bytes.
+STARTS, BLOCK, LINES = 0.046, 121.0, 1.42
 #: Fitted: warp instructions issued for each operation that is counted, the clocks that a warp takes for one where no
-#: others fill them, and the share of the latencies of divisions, roots and functions that it waits for.
-ISSUED, CHAIN, DEEP = 0.37, 2.96, 0.83
+#: others fill them, the share of the latencies of divisions, roots and functions that it waits for, and the clocks of a
+#: step that warps of a block wait for each other.
+ISSUED, CHAIN, DEEP, MEET = 0.5, 2.43, 0.84, 90.0
 #: Fitted: the orders of the norms of units, and of memory, blocks and work.
-ORDER, APART = 1.39, 1.79
+ORDER, APART = 1.2, 2.17
 #: Share of L2 that fields may take and stay there.
 L2_SHARE: Final = 0.7
 
@@ -77,7 +81,7 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
         "N": held.cells, "T": s.levels, "b": min(blocks, ceil(held.blocks / device.own_sms)), "waves": waves,
         "lines": s.planes * s.rows, "made": made(held), "planes": s.planes, "cols": s.cols, "warps": s.warps,
         "own": prod(held.most), "counts": min(1.0, (rows + (s.levels - 1) * ry) / held.window[1]),
-        "reads": reads, "writes": writes,
+        "reads": reads, "writes": writes, "meets": float(s.warps > 1),
         **units(update), "beside": beside(update), "shown": 2 * ry * passed(update), "s": size,
         "word": max(1, size // 4), "sub": device.sub_cores, "f": device.clock, "begin": STARTS * device.launch_s,
         "launch": terms.STARTING * device.launch_s, "deep": deep(update),
@@ -104,13 +108,14 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "mufu": steps * warps * lanes * v.MUFU / MUFU,
         "issue": steps * a.max(ISSUED * v.b * v.warps / v.sub, CHAIN) * v.counts * issued,
         "shared": steps * warps * 32 * v.s * (v.made * v.beside + 2 * v.shown * v.planes * v.cols) / v.bw_S,
-        "wait": DEEP * steps * v.made * v.cols * v.MUFU * v.deep,
+        "wait": steps * (DEEP * v.made * v.cols * v.MUFU * v.deep + MEET * v.meets),
         "blocks": wave * v.b * BLOCK,
         "launch": v.launch,
     }
     units = (*(found[name] for name in ("fma", "alu", "mufu", "shared")), found["issue"] + found["wait"])
     busy = sum((t**ORDER for t in units), 0) ** (1 / ORDER)
-    work = v.begin + found["l2"] + found["l1"] + busy
+    moved = found["l2"] + found["l1"]
+    work = v.begin + moved + busy - (1 - 1 / v.b) * a.min(moved, busy)
     return v.launch + (found["hbm"] ** APART + found["blocks"] ** APART + work**APART) ** (1 / APART), found
 
 

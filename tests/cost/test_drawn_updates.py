@@ -1,6 +1,6 @@
 """Random updates, and stencils on small fields, as they were called in a loop, and what the model expects.
 
-``data/updates.csv.xz``: kernels of problems of 13 seeds of ``bench.drawn``, in seconds of a call of all steps.  Of
+``data/updates.csv.xz``: kernels of problems of 14 seeds of ``bench.drawn``, in seconds of a call of all steps.  Of
 three seeds (159 problems, on one H100, at commits 062c8e1, 5d3afc7, 73e7f30) it is the median, or the 10th percentile
 where the host disturbed a call (the 90th is more than 1.25 times as long); all were fitted to, but for those that
 spilled.  Of the fourth (37 problems, on an H200, at bf7453c) only calls are there that the host did not pace (the 90th
@@ -20,7 +20,9 @@ fitted to all.  A fit without the last two seeds takes a seventh off the squares
 The thirteenth (on an H200, at 9456cdc: all but the problem whose choice spills and the kernels of ``layers`` of s18,
 which are others now) was predicted before.  Copies of planes in ``column`` had become others by then: of the seeds
 before, 51 kernels were measured anew; others of the same problems, and those that copy single cells in every pass,
-were taken out.
+were taken out; ``layers`` of s18 was measured anew at afb1e09.  The fourteenth here (all 60 problems but the one whose
+choice spills, on an H200, at afb1e09) was predicted before; to it and all others ``tiled`` was fitted once more, when
+blocks of an SM came to hide what others wait for.
 Of windows of three axes those are not there that have planes that no step makes any more, and of ``resident`` those
 whose blocks exchange whole lines, which are records now; nor the six problems of which one of these was the fastest.
 ``stream`` was measured of the first three when every turn of it still chose for the ends of rows: of updates with
@@ -55,25 +57,28 @@ SEEDS = {
     130668316: (40, 20, "h200"), 10526364: (0, 20, "h200"), 2788990848: (40, 20, "h200"), 625210031: (0, 20, "h200"),
     2206894575: (0, 20, "h200"), 923301535: (40, 20, "h200"), 15100123: (40, 0, "h200"),
     1656463799: (40, 20, "h200"), 2850760943: (40, 20, "h200"), 2627606930: (40, 20, "h200"),
+    1631260698: (40, 20, "h200"),
 }  # fmt: skip
 #: The seeds of updates whose kernels are those of now.
-RECENT = 130668316, 2788990848, 625210031, 2206894575, 923301535, 15100123, 1656463799, 2850760943, 2627606930
+RECENT = (
+    130668316, 2788990848, 625210031, 2206894575, 923301535, 15100123, 1656463799, 2850760943, 2627606930, 1631260698,
+)  # fmt: skip
 #: Seconds of a call below which the host paced it.
 BRIEF = 2e-5
 #: By family the median of |log(measured / predicted)|; brief calls of ``toeplitz`` take a third to a half less than
 #: predicted, some 5 us, as all brief calls of stencils on one axis do.
 MEDIAN = {
-    "update stream": 0.09, "update column": 0.1, "update direct": 0.09, "update tiled": 0.155,
-    "update resident": 0.09, "stencil toeplitz": 0.21, "stencil direct": 0.13, "stencil tiled": 0.08,
+    "update stream": 0.095, "update column": 0.105, "update direct": 0.095, "update tiled": 0.13,
+    "update resident": 0.095, "stencil toeplitz": 0.21, "stencil direct": 0.13, "stencil tiled": 0.08,
     "stencil stencil2row": 0.13, "stencil lowrank": 0.1,
 }  # fmt: skip
 #: The problems above the bar, and at most how far: fields by ``column``, for which two steps a pass were faster than
-#: three, and one than two; one by ``direct``, where ``column`` was; one by ``tiled`` of six rows a thread, where four
-#: were faster; a brief call by ``resident``, where ``direct`` was; a small field by ``tiled`` in few blocks, where
-#: ``resident`` was faster, and one by ``resident``, where ``tiled`` was.
+#: three, and one than two; one by ``direct``, where ``column`` was; brief calls by ``direct``, where ``tiled`` was, and
+#: by ``resident``, where ``direct`` was; a small field by ``tiled`` in few blocks, where ``resident`` was faster, and
+#: one by ``layers`` of two rows a thread, where one was.
 MISSED = {
-    ("923301535", "u28"): 1.22, ("2850760943", "u12"): 1.35, ("15100123", "u34"): 1.44, ("2850760943", "u10"): 1.38,
-    ("2627606930", "u29"): 1.29, ("2788990848", "s15"): 1.23, ("1656463799", "s15"): 1.2,
+    ("923301535", "u28"): 1.22, ("2850760943", "u12"): 1.35, ("15100123", "u34"): 1.44, ("923301535", "u8"): 1.32,
+    ("2627606930", "u29"): 1.29, ("2788990848", "s15"): 1.23, ("2627606930", "s18"): 1.24,
 }  # fmt: skip
 
 
@@ -125,11 +130,11 @@ def _stale(key: tuple[str, str, str]) -> bool:
     return brief or (found.update.ndim < 3 and bordered(found.update))
 
 
-@pytest.mark.parametrize(("part", "worst"), [("updates", 1.2), ("small", 1.16)])
-def test_what_is_chosen_is_near_the_fastest(part: str, worst: float) -> None:
+@pytest.mark.parametrize("part", ["updates", "small"])
+def test_what_is_chosen_is_near_the_fastest(part: str) -> None:
     regrets = {
         key: min(rows, key=lambda row: row[2])[1] / min(took for _, took, _ in rows)
         for key, rows in measured().items() if key[0] == part and not _stale(key)
     }  # fmt: skip
     assert len(regrets) >= 10 and np.median(list(regrets.values())) <= 1.04
-    assert not {key: found for key, found in regrets.items() if found > MISSED.get(key[1:], worst)}
+    assert not {key: found for key, found in regrets.items() if found > MISSED.get(key[1:], 1.2)}
