@@ -8,9 +8,10 @@ measured so too, for problems that they lack: odd planes (15 random problems of 
 not divide), one step on large fields, a few schedules of one star on fields of odd and even rows, and
 those of stars and boxes that ``march`` and ``slab`` were fitted to.
 
-Left out: kernels that spill, tiles and blocks of a field of one row that have more rows than it (no longer searched),
-products with x in rows (the model predicts columns), and of ``column`` what was measured before lanes shared the copies
-of rows that 16 bytes do not divide (those kernels are other ones now).
+Left out: kernels that spill or that are refused now (two of ``slab``, of all the registers there are), tiles and blocks
+of a field of one row that have more rows than it (no longer searched), products with x in rows (the model predicts
+columns), and of ``column`` what was measured before lanes shared the copies of rows that 16 bytes do not divide (those
+kernels are other ones now).
 """
 
 from __future__ import annotations
