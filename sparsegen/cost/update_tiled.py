@@ -36,6 +36,7 @@ REASONS: Final[dict[str, str]] = {
     "l1": "lanes load and store columns that lie apart: lines of L1 for each",
     **windows.REASONS,
     "issue": "warp instructions, each of which waits for the one before where an SM has few warps",
+    "wait": "warps that meet in each step, and divisions, roots and functions with nothing to overlap with",
     "blocks": "blocks start one after the other on an SM",
     "launch": "starting the kernel",
 }

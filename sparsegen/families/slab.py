@@ -7,7 +7,7 @@ more planes than a thread has registers for (``ir/kernels/slab.py``).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from sparsegen.cost.devices import HOPPER, DeviceProfile
 from sparsegen.families.base import Geometry, Num, StencilFamily, Work, number
@@ -25,9 +25,10 @@ BAR = 8
 #: 32-bit registers of a thread besides its sums; for each word of its cells, those of the plane that is begun and of a
 #: row; and what a wide stencil takes more, of which nvcc holds many rows at a time.
 BESIDE, BEGUN, WIDE = 24, 1.5, 3.0
-#: Registers besides for each row of a thread beyond three, of boxes of radius 2: then nvcc loads all that they read
-#: before it sums.  At radius 3 it does so beyond two rows, of more cells, and spills.
-BEYOND: Final = 28.0
+#: Where radius and rows of a thread are together more than the first, nvcc loads all that the rows of a wide box read
+#: before it sums them: the second are the registers of each row more at radius 2, which grow as the fourth power of the
+#: box's edge (those of radius 3 spill).
+FEW, LOADED = 5, 28.0
 #: Registers besides where a border is met, for each kind.
 BORDER = {"periodic": 0, "neumann": 0, "dirichlet": 16, "frozen": 16}
 #: Planes after which blocks have drifted so far apart that half of the rows they have in common are read again (of
@@ -66,11 +67,9 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     """
     cells = s.lines * g.per_x * g.words
     each = 2 * g.radius + BEGUN + (WIDE if g.radius > (3 if fp.star else 1) else 0)
-    loaded = 0.0
-    if g.radius > 1 and not fp.star:
-        loaded = BEYOND * (g.k / 5) ** 4 * max(0, s.lines + g.radius - 5)
+    more = max(0, s.lines + g.radius - FEW) if g.radius > 1 and not fp.star else 0
     each += g.radius + 1 if fp.boundary == "frozen" else 0
-    return int(BESIDE + BORDER[fp.boundary] + cells * each + loaded)
+    return int(BESIDE + BORDER[fp.boundary] + cells * each + more * LOADED * (g.k / 5) ** 4)
 
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
