@@ -65,11 +65,11 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     Of 1070 kernels (nvcc 13, sm_90; boxes and stars of radius 1 to 4) 82 % within 15 %, none takes more than 1.3 times
     as many, and none spills.
     """
-    cells = s.lines * g.per_x * g.words
-    each = 2 * g.radius + BEGUN + (WIDE if g.radius > (3 if fp.star else 1) else 0)
-    more = max(0, s.lines + g.radius - FEW) if g.radius > 1 and not fp.star else 0
+    cells, box = s.lines * g.per_x * g.words, g.radius > 1 and not fp.star
+    each = 2 * g.radius + BEGUN + (WIDE if box or g.radius > 3 else 0)
     each += g.radius + 1 if fp.boundary == "frozen" else 0
-    return int(BESIDE + BORDER[fp.boundary] + cells * each + more * LOADED * (g.k / 5) ** 4)
+    more = LOADED * (g.k / 5) ** 4 * max(0, s.lines + g.radius - FEW) if box else 0
+    return int(BESIDE + BORDER[fp.boundary] + cells * each + more)
 
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
