@@ -70,17 +70,19 @@ BRIEF = 2e-5
 #: By family the median of |log(measured / predicted)|; brief calls of ``toeplitz`` take a third to a half less than
 #: predicted, some 5 us, as all brief calls of stencils on one axis do.
 MEDIAN = {
-    "update stream": 0.095, "update column": 0.105, "update direct": 0.095, "update tiled": 0.13,
-    "update resident": 0.095, "stencil toeplitz": 0.21, "stencil direct": 0.13, "stencil tiled": 0.08,
+    "update stream": 0.095, "update column": 0.105, "update direct": 0.09, "update tiled": 0.125,
+    "update resident": 0.09, "stencil toeplitz": 0.21, "stencil direct": 0.13, "stencil tiled": 0.08,
     "stencil stencil2row": 0.13, "stencil lowrank": 0.1,
 }  # fmt: skip
 #: The problems above the bar, and at most how far: fields by ``column``, for which two steps a pass were faster than
 #: three, and one than two; one by ``direct``, where ``column`` was; brief calls by ``direct``, where ``tiled`` was, and
-#: by ``resident``, where ``direct`` was; a small field by ``tiled`` in few blocks, where ``resident`` was faster, and
-#: one by ``layers`` of two rows a thread, where one was.
+#: by ``resident``, where ``direct`` was.  Of small fields some by ``tiled``, where ``resident`` was faster, and by
+#: ``resident``, where ``tiled`` or ``march`` was; one by ``layers`` of two rows a thread, where one was; one by
+#: ``stream`` of six levels a pass, where three were.
 MISSED = {
     ("923301535", "u28"): 1.22, ("2850760943", "u12"): 1.35, ("15100123", "u34"): 1.44, ("923301535", "u8"): 1.32,
-    ("2627606930", "u29"): 1.29, ("2788990848", "s15"): 1.23, ("2627606930", "s18"): 1.24,
+    ("2627606930", "u29"): 1.29, ("2788990848", "s15"): 1.23, ("2627606930", "s18"): 1.24, ("1631260698", "s4"): 1.2,
+    ("1631260698", "s9"): 1.2, ("1656463799", "s15"): 1.2, ("312291725", "s8"): 1.18, ("312291725", "s1"): 1.17,
 }  # fmt: skip
 
 
@@ -132,11 +134,11 @@ def _stale(key: tuple[str, str, str]) -> bool:
     return brief or (found.update.ndim < 3 and bordered(found.update))
 
 
-@pytest.mark.parametrize("part", ["updates", "small"])
-def test_what_is_chosen_is_near_the_fastest(part: str) -> None:
+@pytest.mark.parametrize(("part", "worst"), [("updates", 1.2), ("small", 1.16)])
+def test_what_is_chosen_is_near_the_fastest(part: str, worst: float) -> None:
     regrets = {
         key: min(rows, key=lambda row: row[2])[1] / min(took for _, took, _ in rows)
         for key, rows in measured().items() if key[0] == part and not _stale(key)
     }  # fmt: skip
     assert len(regrets) >= 10 and np.median(list(regrets.values())) <= 1.04
-    assert not {key: found for key, found in regrets.items() if found > MISSED.get(key[1:], 1.2)}
+    assert not {key: found for key, found in regrets.items() if found > MISSED.get(key[1:], worst)}
