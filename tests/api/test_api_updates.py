@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -225,6 +226,25 @@ def test_what_cannot_be_streamed_is_refused() -> None:
         assert refused.value.hint
     with pytest.raises(sg.ScheduleError, match="needs sm_80"):
         sg.compile(wave(), (64, 64), 8, device="v100", backend="emulator", schedule="stream")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "line"),
+    [("gray_scott", (512, 512), "stream levels=24 cols=4"), ("heat", (64, 64, 64), "column levels=8 lines=4 warps=8")],
+)
+def test_too_many_steps_a_pass_are_told_how_many_fit(name: str, shape: tuple[int, ...], line: str) -> None:
+    """And so many do."""
+
+    def compiled(line: str) -> object:
+        return sg.compile(NAMED[name][0](), shape, 48, device="h200", backend="emulator", schedule=line)
+
+    with pytest.raises(sg.ScheduleError, match="registers a thread") as refused:
+        compiled(line)
+    told = re.fullmatch(r"levels=(\d) fits", refused.value.hint or "")
+    assert told is not None
+    compiled(re.sub(r"levels=\d+", f"levels={told[1]}", line))
+    with pytest.raises(sg.ScheduleError):
+        compiled(re.sub(r"levels=\d+", f"levels={int(told[1]) + 1}", line))
 
 
 def test_check_finds_a_fault() -> None:

@@ -49,6 +49,13 @@ class UpdateFamily(Vocabulary):
             return f"{self.name} copies with cp.async, which needs sm_80; {device.name} is {device.arch}", "take direct"
         return None
 
+    def fitting(self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile) -> str | None:
+        """The remedy where a pass of so many time steps does not fit: how many do; None if not even one does."""
+        most = 0
+        while most + 1 < s.levels and self.misfit(update, shape, s.but(levels=most + 1), device) is None:
+            most += 1
+        return f"levels={most} fits" if most else None
+
     def least(self, update: Update, shape: tuple[int, ...], device: DeviceProfile, steps: int) -> float:
         """Seconds that no schedule of the family stays below for so many time steps: so there is no need to look."""
         return 0.0

@@ -61,10 +61,8 @@ class ColumnUpdate(UpdateFamily):
         most = min(MAX_REGISTERS, int(saved * device.regs_sm) // s.threads)  # nvcc saves a few where blocks are large
         fewer = "fewer levels, lines" if s.levels > 1 else "fewer lines"
         if needed > most:
-            return (
-                f"about {needed} registers a thread; {device.name} gives {most}",
-                f"take {fewer} or warps, or direct",
-            )
+            remedy = self.fitting(update, shape, s, device) or "take fewer lines or warps, or direct"
+            return f"about {needed} registers a thread; {device.name} gives {most}", remedy
         if shared > device.smem_block:
             given = f"{device.name} gives {device.smem_block}"
             return f"{shared} bytes of shared memory a block; {given}", f"take {fewer}, warps or stages"

@@ -61,9 +61,7 @@ class StreamUpdate(UpdateFamily):
         if (reason := n.legal(s.cols, (1, *shape)[-2:])) is not None:
             return reason, "take fewer levels, or more columns a lane"
         if (needed := registers(update, s, n)) > MAX_REGISTERS:
-            fewer = (s.but(levels=levels) for levels in range(s.levels - 1, 0, -1))
-            fits = next((t.levels for t in fewer if registers(update, t, numbers(update, t, ROWS)) <= MAX_REGISTERS), 0)
-            remedy = f"levels={fits} fits" if fits else "take fewer cols, or direct"
+            remedy = self.fitting(update, shape, s, device) or "take fewer cols, or direct"
             return f"about {needed} registers a thread; a GPU gives {MAX_REGISTERS}", remedy
         shared = n.slots * n.ring * ITEMSIZE[update.dtype]
         if shared > device.smem_block:
